@@ -371,6 +371,29 @@ impl Lookup {
         }
     }
 
+    /// Replaces the entity or reference that ended the search by what `replace` returns for it.
+    ///
+    /// # Errors
+    /// Those of `replace`.
+    pub fn replace_stored<F>(
+        &mut self,
+        replace: impl FnOnce(ValueType, &PinnedSlice) -> Result<Option<(ValueType, PinnedSlice)>, F>,
+    ) -> Result<(), F> {
+        let replaced = match &self.state {
+            LookupState::FoundBlob(reference) => replace(ValueType::BlobIndex, reference)?,
+            LookupState::FoundEntity(entity) => replace(ValueType::WideColumnEntity, entity)?,
+            _ => None,
+        };
+        match replaced {
+            Some((ValueType::WideColumnEntity, entity)) => {
+                self.state = LookupState::FoundEntity(entity);
+            }
+            Some((_, value)) => self.state = LookupState::Found(value),
+            None => {}
+        }
+        Ok(())
+    }
+
     /// The number of sorted runs that were fully searched.
     #[must_use]
     pub fn runs_searched(&self) -> usize {

@@ -160,8 +160,6 @@ pub struct EntryStats {
     pub oldest_key_time: AtomicU64,
     /// The time when the table's newest entry was written, in seconds since 1970; 0 unknown.
     pub newest_key_time: AtomicU64,
-    /// Whether the table has blobs of its own.
-    pub embedded_blobs: AtomicBool,
     /// Whether no snapshot needed the table's deletions and old versions when it was written.
     ///
     /// Another rewrite would then remove nothing.
@@ -184,8 +182,6 @@ impl EntryStats {
         ] {
             counter.store(value, Relaxed);
         }
-        self.embedded_blobs
-            .store(properties.has_embedded_blobs(), Relaxed);
         // The table of a worker does not record it.
         if properties.user_flag(names::SETTLED) == Some(true) {
             self.is_settled.store(true, Relaxed);
@@ -207,8 +203,6 @@ impl EntryStats {
         ] {
             to.store(from.load(Relaxed), Relaxed);
         }
-        let embedded_blobs = other.embedded_blobs.load(Relaxed);
-        self.embedded_blobs.store(embedded_blobs, Relaxed);
         let is_settled = other.is_settled.load(Relaxed);
         self.is_settled.store(is_settled, Relaxed);
     }

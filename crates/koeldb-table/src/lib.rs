@@ -36,6 +36,7 @@ mod block_builder;
 mod build_context;
 pub mod builder;
 pub mod cuckoo;
+pub mod embedded;
 mod examine;
 mod fallback;
 pub mod file_read;

@@ -17,6 +17,7 @@ use crate::block_based::reader::BlockBasedReader;
 use crate::cuckoo::cursor::CuckooCursor;
 use crate::cuckoo::residency::Resident;
 use crate::cuckoo::table::CuckooTable;
+use crate::embedded::{EmbeddedCursor, EmbeddedTable};
 use crate::file_read::read_bytes;
 use crate::format::{FOOTER_BYTES, Footer, TableKind};
 use crate::metaindex::Metaindex;
@@ -47,6 +48,8 @@ pub enum TableReader {
     Plain(PlainTable),
     /// A block-based table without the timestamps of its keys.
     Undated(UndatedTable),
+    /// A block-based table with values outside of its blocks.
+    Embedded(EmbeddedTable),
 }
 
 impl TableReader {
@@ -66,12 +69,21 @@ impl TableReader {
         Ok(Arc::new(match footer.kind {
             TableKind::BlockBased => {
                 let opened = BlockBasedReader::open(file, footer, tail, context)?;
-                match opened.is_undated {
-                    true => {
+                let has_blobs = opened.reader.properties().has_embedded_blobs();
+                match (opened.is_undated, has_blobs) {
+                    (true, true) => {
+                        return Err(Error::not_supported(
+                            "a table without the timestamps of its keys has embedded blobs",
+                        ));
+                    }
+                    (true, false) => {
                         let (stored, tombstones) = (opened.reader, opened.tombstones);
                         TableReader::Undated(UndatedTable::new(stored, tombstones))
                     }
-                    false => TableReader::BlockBased(Arc::new(opened.with_tombstones())),
+                    (false, true) => {
+                        TableReader::Embedded(EmbeddedTable::new(opened.with_tombstones()))
+                    }
+                    (false, false) => TableReader::BlockBased(Arc::new(opened.with_tombstones())),
                 }
             }
             TableKind::Cuckoo | TableKind::CuckooVersions => {
@@ -100,6 +112,7 @@ impl TableReader {
             TableReader::Cuckoo(table) => table.search(lookup, source),
             TableReader::Plain(table) => table.search(lookup, source),
             TableReader::Undated(_) => Err(searched_undated().into()),
+            TableReader::Embedded(table) => table.search(lookup, source),
         }
     }
 
@@ -129,6 +142,11 @@ impl TableReader {
             TableReader::Undated(_) => {
                 (0..lookups.len()).for_each(|index| outcome(index, Err(searched_undated().into())));
             }
+            TableReader::Embedded(table) => {
+                for (index, lookup) in lookups.iter_mut().enumerate() {
+                    outcome(index, table.search(lookup, source));
+                }
+            }
         }
     }
 
@@ -146,6 +164,7 @@ impl TableReader {
             TableReader::Cuckoo(_) => Ok(true),
             TableReader::Plain(table) => Ok(table.may_contain(user_key)?),
             TableReader::Undated(table) => table.stored().may_contain(user_key, source),
+            TableReader::Embedded(table) => table.stored().may_contain(user_key, source),
         }
     }
 
@@ -198,6 +217,11 @@ impl TableReader {
                 let stored = BlockBasedCursor::new(refer(table.stored()), source, options);
                 TableCursor::Undated(Box::new(UndatedCursor::new(stored)))
             }
+            TableReader::Embedded(table) => {
+                let stored = BlockBasedCursor::new(refer(table.stored()), source, options);
+                let file = Arc::clone(table.stored().file());
+                TableCursor::Embedded(Box::new(EmbeddedCursor::new(stored, file)))
+            }
         }
     }
 
@@ -208,6 +232,7 @@ impl TableReader {
         match self {
             TableReader::BlockBased(reader) => reader.tombstones(),
             TableReader::Undated(table) => table.tombstones(),
+            TableReader::Embedded(table) => table.stored().tombstones(),
             TableReader::Cuckoo(_) | TableReader::Plain(_) => None,
         }
     }
@@ -223,6 +248,7 @@ impl TableReader {
         match self {
             TableReader::BlockBased(reader) => reader.uncache(misses_max),
             TableReader::Undated(table) => table.stored().uncache(misses_max),
+            TableReader::Embedded(table) => table.stored().uncache(misses_max),
             TableReader::Cuckoo(_) | TableReader::Plain(_) => Ok(()),
         }
     }
@@ -235,6 +261,7 @@ impl TableReader {
             TableReader::Cuckoo(table) => table.parts().properties(),
             TableReader::Plain(table) => table.parts().properties(),
             TableReader::Undated(table) => table.stored().properties(),
+            TableReader::Embedded(table) => table.stored().properties(),
         }
     }
 
@@ -246,6 +273,7 @@ impl TableReader {
             TableReader::Cuckoo(table) => table.parts().metaindex(),
             TableReader::Plain(table) => table.parts().metaindex(),
             TableReader::Undated(table) => table.stored().metaindex(),
+            TableReader::Embedded(table) => table.stored().metaindex(),
         }
     }
 
@@ -259,6 +287,7 @@ impl TableReader {
             TableReader::Cuckoo(table) => table.whole()?.approximate_offset(target),
             TableReader::Plain(table) => table.whole()?.approximate_offset(target),
             TableReader::Undated(table) => table.approximate_offset(target),
+            TableReader::Embedded(table) => table.stored().approximate_offset(target),
         }
     }
 
@@ -272,6 +301,7 @@ impl TableReader {
         match self {
             TableReader::BlockBased(reader) => reader.anchors(count_max),
             TableReader::Undated(table) => table.anchors(count_max),
+            TableReader::Embedded(table) => table.stored().anchors(count_max),
             TableReader::Cuckoo(_) | TableReader::Plain(_) => Ok(Vec::new()),
         }
     }
@@ -289,6 +319,7 @@ impl TableReader {
             TableReader::Cuckoo(table) => table.whole()?.verify_checksums(progress),
             TableReader::Plain(table) => table.whole()?.verify_checksums(progress),
             TableReader::Undated(table) => table.stored().verify_checksums(progress),
+            TableReader::Embedded(table) => table.verify_checksums(progress),
         }
     }
 
@@ -309,6 +340,7 @@ impl TableReader {
             TableReader::Cuckoo(table) => table.parts().memory_bytes(),
             TableReader::Plain(table) => table.parts().memory_bytes(),
             TableReader::Undated(table) => table.stored().memory_bytes(),
+            TableReader::Embedded(table) => table.stored().memory_bytes(),
         }
     }
 }
@@ -356,6 +388,8 @@ pub enum TableCursor<'t, S: CursorSource> {
     Plain(PlainCursor),
     /// A cursor in a table without the timestamps of its keys.
     Undated(Box<UndatedCursor<'t, S>>),
+    /// A cursor in a table with values outside of its blocks.
+    Embedded(Box<EmbeddedCursor<'t, S>>),
     /// A cursor in a table that could not be read: all positioning fails.
     Failed(Error),
 }
@@ -368,6 +402,7 @@ impl<S: CursorSource> TableCursor<'_, S> {
         match self {
             TableCursor::BlockBased(cursor) => Some(cursor.into_source()),
             TableCursor::Undated(cursor) => Some(cursor.into_source()),
+            TableCursor::Embedded(cursor) => Some(cursor.into_source()),
             TableCursor::Cuckoo(_) | TableCursor::Plain(_) | TableCursor::Failed(_) => None,
         }
     }
@@ -381,6 +416,7 @@ impl<S: CursorSource> TableCursor<'_, S> {
             TableCursor::Cuckoo(cursor) => (cursor.key(), cursor.value()),
             TableCursor::Plain(cursor) => (cursor.key(), cursor.value()),
             TableCursor::Undated(cursor) => (cursor.key(), cursor.value()),
+            TableCursor::Embedded(cursor) => (cursor.key(), cursor.value()),
             TableCursor::BlockBased(_) | TableCursor::Failed(_) => (&[], &[]),
         }
     }
@@ -396,6 +432,7 @@ impl<S: CursorSource> Cursor for TableCursor<'_, S> {
             TableCursor::Cuckoo(cursor) => cursor.valid(),
             TableCursor::Plain(cursor) => cursor.valid(),
             TableCursor::Undated(cursor) => cursor.valid(),
+            TableCursor::Embedded(cursor) => cursor.valid(),
             TableCursor::Failed(_) => false,
         }
     }
@@ -406,6 +443,7 @@ impl<S: CursorSource> Cursor for TableCursor<'_, S> {
             TableCursor::Cuckoo(cursor) => Ok(cursor.seek_to_first()?),
             TableCursor::Plain(cursor) => Ok(cursor.seek_to_first()?),
             TableCursor::Undated(cursor) => cursor.seek_to_first(),
+            TableCursor::Embedded(cursor) => cursor.seek_to_first(),
             TableCursor::Failed(error) => Err(Fault::Error(error.clone())),
         }
     }
@@ -416,6 +454,7 @@ impl<S: CursorSource> Cursor for TableCursor<'_, S> {
             TableCursor::Cuckoo(cursor) => Ok(cursor.seek_to_last()?),
             TableCursor::Plain(cursor) => Ok(cursor.seek_to_last()?),
             TableCursor::Undated(cursor) => cursor.seek_to_last(),
+            TableCursor::Embedded(cursor) => cursor.seek_to_last(),
             TableCursor::Failed(error) => Err(Fault::Error(error.clone())),
         }
     }
@@ -426,6 +465,7 @@ impl<S: CursorSource> Cursor for TableCursor<'_, S> {
             TableCursor::Cuckoo(cursor) => Ok(cursor.seek(target)?),
             TableCursor::Plain(cursor) => Ok(cursor.seek(target)?),
             TableCursor::Undated(cursor) => cursor.seek(target),
+            TableCursor::Embedded(cursor) => cursor.seek(target),
             TableCursor::Failed(error) => Err(Fault::Error(error.clone())),
         }
     }
@@ -436,6 +476,7 @@ impl<S: CursorSource> Cursor for TableCursor<'_, S> {
             TableCursor::Cuckoo(cursor) => Ok(cursor.seek_for_prev(target)?),
             TableCursor::Plain(cursor) => Ok(cursor.seek_for_prev(target)?),
             TableCursor::Undated(cursor) => cursor.seek_for_prev(target),
+            TableCursor::Embedded(cursor) => cursor.seek_for_prev(target),
             TableCursor::Failed(error) => Err(Fault::Error(error.clone())),
         }
     }
@@ -447,6 +488,7 @@ impl<S: CursorSource> Cursor for TableCursor<'_, S> {
             TableCursor::Cuckoo(cursor) => Ok(cursor.next()?),
             TableCursor::Plain(cursor) => Ok(cursor.next()?),
             TableCursor::Undated(cursor) => cursor.next(),
+            TableCursor::Embedded(cursor) => cursor.next(),
             TableCursor::Failed(error) => Err(Fault::Error(error.clone())),
         }
     }
@@ -458,6 +500,7 @@ impl<S: CursorSource> Cursor for TableCursor<'_, S> {
             TableCursor::Cuckoo(cursor) => Ok(cursor.prev()?),
             TableCursor::Plain(cursor) => Ok(cursor.prev()?),
             TableCursor::Undated(cursor) => cursor.prev(),
+            TableCursor::Embedded(cursor) => cursor.prev(),
             TableCursor::Failed(error) => Err(Fault::Error(error.clone())),
         }
     }
@@ -484,6 +527,7 @@ impl<S: CursorSource> Cursor for TableCursor<'_, S> {
             TableCursor::Cuckoo(cursor) => cursor.pinned_value(),
             TableCursor::Plain(cursor) => cursor.pinned_value(),
             TableCursor::Undated(cursor) => cursor.pinned_value(),
+            TableCursor::Embedded(cursor) => cursor.pinned_value(),
             TableCursor::Failed(_) => PinnedSlice::default(),
         }
     }

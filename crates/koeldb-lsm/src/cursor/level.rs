@@ -101,6 +101,9 @@ impl TableLevel for Files<'_> {
                 let edge = split(user_key(edge)).0.to_vec();
                 Some((Arc::clone(table.stored()), edge))
             }
+            TableReader::Embedded(table) => {
+                Some((Arc::clone(table.stored()), user_key(edge).to_vec()))
+            }
             TableReader::Cuckoo(_) | TableReader::Plain(_) => None,
         })
     }

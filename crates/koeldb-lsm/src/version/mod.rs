@@ -24,7 +24,7 @@ pub use edit::{BlobGarbage, VersionEdit};
 pub use recovery::ColumnFamilySpecs;
 pub use recovery::point_in_time::{BlobFileCheck, FileChecks, TableCheck, has_manifest};
 pub use search::BatchVisitor;
-pub use set::{LiveFiles, ManifestReport, VersionSet, VersionSetOptions, blob_files_not_supported};
+pub use set::{LiveFiles, ManifestReport, VersionSet, VersionSetOptions};
 pub use tail::{ManifestTail, TailedState};
 pub use version::{BlobRead, Level, Version, VersionBlobs};
 

@@ -486,13 +486,5 @@ impl VersionSet {
     }
 }
 
-/// Returns the `NotSupported` error of what cannot handle values outside of tables, with advice.
-pub fn blob_files_not_supported(found: &str) -> Error {
-    Error::not_supported(format!(
-        "{found}: first move all values into tables (enable_blob_files=false, and a compaction of \
-         all keys that collects blob files with an age cutoff of 1)"
-    ))
-}
-
 #[cfg(test)]
 mod tests;

@@ -197,8 +197,8 @@ impl Version {
     /// Returns the blob file to which a reference refers.
     fn blob_file(&self, reference: &BlobReference) -> Result<&BlobFileMeta> {
         if reference.file == 0 {
-            return Err(Error::not_supported(
-                "the value is in a blob of its own table, which is not supported",
+            return Err(Error::corruption(
+                "an entry refers to its own table, which has no embedded blobs",
             ));
         }
         self.blob_files.get(&reference.file).ok_or_else(|| {

@@ -522,7 +522,7 @@ impl BlockBasedReader {
 
     /// The file of the table.
     #[must_use]
-    pub fn file(&self) -> &TableFile {
+    pub fn file(&self) -> &Arc<TableFile> {
         &self.file
     }
 

@@ -562,8 +562,14 @@ pub(crate) const ABSENT: &[(&str, &str)] = &[
         "there is no estimate of the entries of a range in memtables",
     ),
     ("cache_report_problems", "caches keep no such report"),
-    ("fillembeddedblob", "there are no blobs in table files"),
-    ("fillembeddedentity", "there are no blobs in table files"),
+    (
+        "fillembeddedblob",
+        "KoelDB writes no blobs into table files",
+    ),
+    (
+        "fillembeddedentity",
+        "KoelDB writes no blobs into table files",
+    ),
     (
         "multireadrandomcoroutine",
         "multireadrandom with --async_io reads concurrently",

@@ -49,6 +49,7 @@ pub(super) fn write(table: &OpenTable, args: &Args) -> Result<PathBuf, Trouble> 
     match &*table.reader {
         TableReader::BlockBased(reader) => dump(reader)?,
         TableReader::Undated(undated) => dump(undated.stored())?,
+        TableReader::Embedded(embedded) => dump(embedded.stored())?,
         TableReader::Cuckoo(cuckoo) => {
             writeln!(out, "Table Properties:\n{RULE}")?;
             write_lines(table, &mut out)?;

@@ -71,7 +71,9 @@ impl OpenTable {
     /// Returns the name of the table format.
     pub(super) fn format_name(&self) -> &'static str {
         match &*self.reader {
-            TableReader::BlockBased(_) | TableReader::Undated(_) => "block-based",
+            TableReader::BlockBased(_) | TableReader::Undated(_) | TableReader::Embedded(_) => {
+                "block-based"
+            }
             TableReader::Cuckoo(_) => "cuckoo",
             TableReader::Plain(_) => "plain",
         }

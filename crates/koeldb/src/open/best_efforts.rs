@@ -16,7 +16,6 @@ use koeldb_lsm::{FileMeta, TableOpener};
 use koeldb_table::reader::TableReadContext;
 
 use super::Opening;
-use super::families::refuse_embedded_blobs;
 use super::replay::Recovered;
 use crate::options::limits;
 use crate::state::column_family_data::ColumnFamilyData;
@@ -89,9 +88,6 @@ impl Opening {
         families: &BTreeMap<u32, Arc<ColumnFamilyData>>,
     ) -> Result<Recovered> {
         self.open_tables_of(families)?;
-        if !self.read_only {
-            refuse_embedded_blobs(families)?;
-        }
         let mut recovered = Recovered::before_logs(versions);
         recovered.last_seqno = versions.last_seqno();
         recovered.report.last_seqno = versions.last_seqno();

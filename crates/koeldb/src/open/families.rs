@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use koeldb_base::{Error, Result};
-use koeldb_lsm::version::{ColumnFamilySpec, VersionSet, blob_files_not_supported};
+use koeldb_lsm::version::{ColumnFamilySpec, VersionSet};
 
 use super::{DbBuilder, Opening};
 use crate::api::column_family::ColumnFamilyDescriptor;
@@ -132,21 +131,6 @@ impl Opening {
         }
         Ok(())
     }
-}
-
-/// Rejects tables with embedded blobs: a compaction would copy references without the blobs.
-pub(super) fn refuse_embedded_blobs(families: &BTreeMap<u32, Arc<ColumnFamilyData>>) -> Result<()> {
-    for family in families.values() {
-        for (_, file) in family.version().files() {
-            if file.entry_stats.embedded_blobs.load(Ordering::Relaxed) {
-                return Err(blob_files_not_supported(&format!(
-                    "table {:06} of column family '{}' holds blobs",
-                    file.number, family.name
-                )));
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Returns the names of the column families of the database at `path`.

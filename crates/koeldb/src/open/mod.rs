@@ -53,7 +53,7 @@ use crate::state::ttl::{self, TtlOptions};
 use crate::wal::Wal;
 
 use crate::tree::{NewFamily, add_families};
-use families::{ColumnFamilyToOpen, family_list, refuse_embedded_blobs};
+use families::{ColumnFamilyToOpen, family_list};
 use replay::{Recovered, left_out};
 use secondary::SecondaryToOpen;
 
@@ -262,9 +262,6 @@ impl Opening {
     ) -> Result<Recovered> {
         let _span = spans::recovery();
         self.open_tables_of(families)?;
-        if !self.read_only {
-            refuse_embedded_blobs(families)?;
-        }
         let mut recovered = replay::replay_logs(
             &*self.fs,
             &self.wal_dir,

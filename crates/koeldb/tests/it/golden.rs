@@ -225,6 +225,7 @@ golden_tests! {
     blob_none = "blob-none";
     blob_snappy = "blob-snappy";
     blob_zstd = "blob-zstd";
+    embedded_blobs = "embedded-blobs";
     entities_blobs = "entities-blobs";
     entities_merged = "entities-merged";
     paths = "paths";

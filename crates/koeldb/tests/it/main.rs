@@ -38,6 +38,7 @@ mod deleted_ranges;
 mod deleted_space;
 mod disallowed_writes;
 mod dropped_families;
+mod embedded_blobs;
 mod entities;
 mod equal_keys;
 mod errors;

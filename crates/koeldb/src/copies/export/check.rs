@@ -194,11 +194,6 @@ fn check_file(
         ..TableReadContext::default()
     };
     let reader = open_table(fs, source, context)?;
-    if reader.properties().has_embedded_blobs() {
-        return Err(Error::not_supported(
-            "the table has embedded blobs, which are not supported",
-        ));
-    }
     if !has_bounds {
         set_bounds(&reader, order, &mut file)?;
     }

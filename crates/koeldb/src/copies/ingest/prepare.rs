@@ -302,12 +302,6 @@ fn check_table(
             family.id, family.name
         )));
     }
-    if properties.has_embedded_blobs() {
-        return Err(
-            Error::not_supported("the table has embedded blobs, which are not supported")
-                .in_file(source, None, "ingest"),
-        );
-    }
     let bounds = bounds_of(&reader, &family.order);
     let bounds = bounds.map_err(|error| error.in_file(source, None, "ingest"))?;
     let bounds = bounds.ok_or_else(|| refused("the table has no entries".to_owned()))?;

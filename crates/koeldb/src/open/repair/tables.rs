@@ -12,7 +12,6 @@ use koeldb_base::timestamp::{
 use koeldb_base::{Cursor, Error, InternalKey, KeyOrder, Result, SeqNo};
 use koeldb_fs::{FileSystem, OpenOptions, Purpose, RandomAccessFile};
 use koeldb_lsm::FileMeta;
-use koeldb_lsm::version::blob_files_not_supported;
 use koeldb_table::blob::BlobReference;
 use koeldb_table::plain::reader::PlainReadOptions;
 use koeldb_table::properties::UNKNOWN_COLUMN_FAMILY_ID;
@@ -211,10 +210,6 @@ pub(super) fn examine(
         &TableCursorOptions::default(),
     );
     cursor.seek_to_first()?;
-    if reader.properties().has_embedded_blobs() {
-        let found = format!("table {number:06} holds blobs");
-        return Err(blob_files_not_supported(&found));
-    }
     let (mut oldest, mut newest) = (0, 0);
     while cursor.valid() {
         references_of(cursor.key(), cursor.value(), |_, reference| {
