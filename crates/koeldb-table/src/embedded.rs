@@ -154,6 +154,7 @@ pub struct EmbeddedCursor<'t, S: CursorSource> {
     /// The key and the value of the entry, if something in it is embedded.
     key: Vec<u8>,
     whole: Option<PinnedSlice>,
+    target: Vec<u8>,
 }
 
 impl<'t, S: CursorSource> EmbeddedCursor<'t, S> {
@@ -164,6 +165,7 @@ impl<'t, S: CursorSource> EmbeddedCursor<'t, S> {
             file,
             key: Vec::new(),
             whole: None,
+            target: Vec::new(),
         }
     }
 
@@ -214,8 +216,17 @@ impl<S: CursorSource> Cursor for EmbeddedCursor<'_, S> {
         self.show()
     }
 
+    // An entry is stored as a reference, which sorts before a value with the same number.
     fn seek(&mut self, target: &[u8]) -> Result<(), Fault<S::Suspend>> {
-        self.stored.seek(target)?;
+        let wanted = InternalKey::parse(target)?;
+        match wanted.value_type {
+            ValueType::Value => {
+                let (key, seqno) = (wanted.user_key, wanted.seqno);
+                encode_into(&mut self.target, key, seqno, ValueType::BlobIndex);
+                self.stored.seek(&self.target)?;
+            }
+            _ => self.stored.seek(target)?,
+        }
         self.show()
     }
 
