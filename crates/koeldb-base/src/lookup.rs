@@ -478,7 +478,8 @@ impl Lookup {
     }
 }
 
-/// Merges the collected operands with the base value that ended the search, if any.
+/// Merges the collected operands, if any, with the base value that ended the search, if any, which is
+/// read from its blob file first.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "what is passed by reference has an address, for which every look-up would be copied"

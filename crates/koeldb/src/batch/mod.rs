@@ -1,8 +1,8 @@
 //! Write batches in RocksDB's serialized form, so that a batch is its own log record.
 //!
 //! The format ([`format`](mod@format)), the batch that is built in it, checksums of its operations, and
-//! the links between logs, which are batches, and keys
-//! of logs from before timestamps were switched. The bottom storey, which uses no other.
+//! the links between logs, which are batches, and the keys of logs from before timestamps were switched on
+//! or off. The bottom storey, which uses no other.
 
 mod format;
 mod link;
