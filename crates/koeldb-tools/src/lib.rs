@@ -1,7 +1,6 @@
 //! The command-line tools of KoelDB.
 //!
 //! - [`db_bench`]: benchmarks with RocksDB's flags, key sequences and output lines.
-//! - [`db_stress`]: writes from many threads, kills the process and verifies the contents.
 //! - [`sst_dump`]: inspects table files. [`ldb`]: reads, writes and inspects databases.
 //!
 //! Each module has a function `run` that takes the words of a command line and returns the exit
@@ -11,7 +10,6 @@
 mod columns;
 mod command_line;
 pub mod db_bench;
-pub mod db_stress;
 mod histogram;
 mod json;
 pub mod ldb;

@@ -16,7 +16,8 @@ const INTRODUCTION: &str = "\
 <!-- Generated: REWRITE=1 cargo test -p koeldb-tools --lib reference:: -->
 
 `ldb` reads, writes and examines databases, `sst_dump` table files, `db_bench` measures. Names and
-output are those of RocksDB's tools. `db_stress` writes, is killed, and verifies.
+output are those of RocksDB's tools. `db_stress` (`cargo run --bin db_stress -- --help`, in a checkout)
+writes, is killed, and verifies.
 
 ";
 

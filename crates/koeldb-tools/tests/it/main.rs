@@ -9,7 +9,6 @@ mod book;
 mod db_bench;
 mod ldb;
 mod sst_dump;
-mod stress;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,7 +18,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 fn run(tool: &str, words: &[&str]) -> (bool, String, String) {
     let path = match tool {
         "db_bench" => env!("CARGO_BIN_EXE_db_bench"),
-        "db_stress" => env!("CARGO_BIN_EXE_db_stress"),
         "ldb" => env!("CARGO_BIN_EXE_ldb"),
         _ => env!("CARGO_BIN_EXE_sst_dump"),
     };

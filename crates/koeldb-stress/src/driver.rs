@@ -4,12 +4,12 @@ use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
+use indicatif::ProgressBar;
 use koeldb_fs::{Clock, SystemClock};
 use koeldb_testkit::{Random, Summary};
 
-use super::Flags;
-use super::worker::GAVE_UP;
-use crate::progress;
+use crate::Flags;
+use crate::worker::GAVE_UP;
 
 /// A worker that takes longer to end by itself counts as hanging.
 const DEADLINE: Duration = Duration::from_secs(120);
@@ -65,14 +65,15 @@ fn worker(program: &Path, flags: &Flags, life: u64, only_verifies: bool) -> Comm
 }
 
 /// Starts and kills worker processes until the time is up and enough of them were killed.
-pub(super) fn run(flags: &Flags) -> Result<ExitCode, String> {
+pub(crate) fn run(flags: &Flags) -> Result<ExitCode, String> {
     let begun = SystemClock.now();
     let until = begun + Duration::from_secs(flags.seconds);
     let mut random = Random::new(flags.seed);
     let (mut lives, mut kills, mut gave_up) = (0_u64, 0_u64, 0_u64);
     let mut failures = 0;
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let spinner = progress::spinner("db_stress");
+    let spinner = ProgressBar::new_spinner();
+    spinner.enable_steady_tick(Duration::from_millis(200));
     loop {
         spinner.set_message(format!("{lives} lives, {kills} kills"));
         // The last worker only verifies the database and ends by itself.

@@ -16,16 +16,16 @@ use koeldb::{
 use koeldb_fs::{PosixFileSystem, SystemClock};
 use koeldb_testkit::Random;
 
-use super::Flags;
-use super::expected::Version;
-use super::own::with_own;
-use super::worker::{Life, NamedFamily, newest, number_of};
+use crate::Flags;
+use crate::expected::Version;
+use crate::own::with_own;
+use crate::worker::{Life, NamedFamily, newest, number_of};
 
 /// The number of backups that stay.
 const BACKUPS_KEPT: usize = 2;
 
 /// The checkpoints, backups, exports and secondary made for comparison, and how to open them.
-pub(super) struct Copies {
+pub(crate) struct Copies {
     directory: PathBuf,
     options: Options,
     families: Vec<NamedFamily>,
@@ -36,7 +36,7 @@ pub(super) struct Copies {
 
 impl Copies {
     /// Creates the settings for copies beside the database, opened without injected faults.
-    pub(super) fn new(flags: &Flags, options: &Options, families: &[NamedFamily]) -> Self {
+    pub(crate) fn new(flags: &Flags, options: &Options, families: &[NamedFamily]) -> Self {
         let mut directory = flags.db.clone().into_os_string();
         directory.push(".copies");
         let mut options = options.clone();
@@ -51,7 +51,7 @@ impl Copies {
     }
 
     /// Returns the path of the copy called `name`.
-    pub(super) fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
 
@@ -73,7 +73,7 @@ fn env() -> Env {
 }
 
 /// Removes a directory, if it exists.
-pub(super) fn remove(path: &Path) -> Result<(), String> {
+pub(crate) fn remove(path: &Path) -> Result<(), String> {
     match std::fs::remove_dir_all(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(format!("{}: {error}", path.display()))
@@ -84,7 +84,7 @@ pub(super) fn remove(path: &Path) -> Result<(), String> {
 
 impl Life {
     /// Makes a checkpoint, backup, export or secondary and compares it, unless another thread does.
-    pub(super) fn compare_copy(&self, thread: u64, random: &mut Random) -> Result<bool, String> {
+    pub(crate) fn compare_copy(&self, thread: u64, random: &mut Random) -> Result<bool, String> {
         let mut secondary = match self.copies.secondary.try_lock() {
             Ok(secondary) => secondary,
             Err(TryLockError::WouldBlock) => return Ok(true),

@@ -20,9 +20,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use koeldb::{ColumnFamily, Db, ExportOptions, ImportColumnFamilyOptions, Options};
 use koeldb_testkit::Random;
 
-use super::copies::remove;
-use super::expected::Version;
-use super::worker::{Life, NamedFamily, is_dated, key, newest, note, number_of};
+use crate::copies::remove;
+use crate::expected::Version;
+use crate::worker::{Life, NamedFamily, is_dated, key, newest, note, number_of};
 
 const PHASE: usize = 0;
 const KEPT: usize = 1;
@@ -55,14 +55,14 @@ const PHASES: [Phase; 6] = [
 ];
 
 /// The recorded state of each thread's own column family, in a file that outlives the process.
-pub(super) struct OwnFamilies {
+pub(crate) struct OwnFamilies {
     file: File,
     slots: Vec<[AtomicU64; NUMBERS]>,
 }
 
 impl OwnFamilies {
     /// Opens or creates the file of states, beside that of the expected versions.
-    pub(super) fn open(expected: &Path, threads: u64) -> std::io::Result<Self> {
+    pub(crate) fn open(expected: &Path, threads: u64) -> std::io::Result<Self> {
         let mut path = expected.to_owned().into_os_string();
         path.push(".own");
         let file = File::options()
@@ -132,7 +132,7 @@ fn name(thread: u64) -> String {
 /// Adds the threads' own column families that exist at `path` to the shared ones.
 ///
 /// A thread's column family has the options of the shared one that it is made from.
-pub(super) fn with_own(
+pub(crate) fn with_own(
     options: &Options,
     path: &Path,
     shared: &[NamedFamily],
@@ -204,7 +204,7 @@ impl Life {
     /// Checks a thread's own column family, and records which of the possible contents it has.
     ///
     /// The inner error is one of the database.
-    pub(super) fn settle_own(&self, thread: u64) -> Result<koeldb::Result<()>, String> {
+    pub(crate) fn settle_own(&self, thread: u64) -> Result<koeldb::Result<()>, String> {
         let states = &self.own_families;
         let phase = states.phase(thread);
         let Some(family) = self.db.cf_handle(&name(thread)) else {
@@ -245,7 +245,7 @@ impl Life {
     }
 
     /// Imports, clips or drops the thread's own column family.
-    pub(super) fn change_own(&self, thread: u64, random: &mut Random) -> Result<bool, String> {
+    pub(crate) fn change_own(&self, thread: u64, random: &mut Random) -> Result<bool, String> {
         if let Err(error) = self.settle_own(thread)? {
             return self.tolerate(Err(error));
         }

@@ -5,10 +5,10 @@ use std::ops::Range;
 
 use koeldb::{BatchEntry, Columns, ErrorKind, TailOptions, UpdateIterator, WriteBatch};
 
-use super::worker::{Life, key, number_of};
+use crate::worker::{Life, key, number_of};
 
 /// A change feed over the WAL, with the values of one thread's keys after the batches read so far.
-pub(super) struct Feed {
+pub(crate) struct Feed {
     updates: UpdateIterator,
     /// By the id of the column family and the number of the key; deleted keys are absent.
     values: BTreeMap<(u32, u64), Vec<u8>>,
@@ -63,7 +63,7 @@ impl Life {
     /// Opens the change feed, or reads it to its end and checks the values of the thread's keys.
     ///
     /// Keys whose last version was not logged are left out.
-    pub(super) fn follow(&self, thread: u64, feed: &mut Option<Feed>) -> Result<bool, String> {
+    pub(crate) fn follow(&self, thread: u64, feed: &mut Option<Feed>) -> Result<bool, String> {
         let own = self.own(thread);
         let Some(current) = feed else {
             *feed = self.begin_feed(thread)?;

@@ -22,14 +22,14 @@ use koeldb_testkit::Random;
 use koeldb_testkit::random::mix;
 use koeldb_testkit::variety::{Drawer, Drawn, Suite};
 
-use super::Flags;
-use super::copies::Copies;
-use super::expected::{Expected, Version};
-use super::feed::Feed;
-use super::own::{OwnFamilies, with_own};
+use crate::Flags;
+use crate::copies::Copies;
+use crate::expected::{Expected, Version};
+use crate::feed::Feed;
+use crate::own::{OwnFamilies, with_own};
 
 /// The exit status of a worker after an injected fault that it cannot recover from.
-pub(super) const GAVE_UP: i32 = 3;
+pub(crate) const GAVE_UP: i32 = 3;
 
 /// The exit status of a worker in which a thread panicked.
 const PANICKED: i32 = 101;
@@ -49,43 +49,43 @@ impl Logger for NoLog {
 }
 
 /// A worker process: its database, expected versions, copies and injected faults.
-pub(super) struct Life {
-    pub(super) db: Db,
-    pub(super) families: Vec<ColumnFamily>,
-    pub(super) expected: Expected,
-    pub(super) flags: Flags,
-    pub(super) copies: Copies,
-    pub(super) own_families: OwnFamilies,
+pub(crate) struct Life {
+    pub(crate) db: Db,
+    pub(crate) families: Vec<ColumnFamily>,
+    pub(crate) expected: Expected,
+    pub(crate) flags: Flags,
+    pub(crate) copies: Copies,
+    pub(crate) own_families: OwnFamilies,
     /// The file system with injected faults, if any.
-    pub(super) faults: Option<Arc<FaultFileSystem>>,
+    pub(crate) faults: Option<Arc<FaultFileSystem>>,
     /// Whether half of the writes are not logged.
-    pub(super) leaves_out_log: bool,
+    pub(crate) leaves_out_log: bool,
     is_over: AtomicBool,
 }
 
 /// Converts an I/O error of recording expected versions to text.
-pub(super) fn note(result: std::io::Result<()>) -> Result<(), String> {
+pub(crate) fn note(result: std::io::Result<()>) -> Result<(), String> {
     result.map_err(|error| error.to_string())
 }
 
 /// Returns the key with this number: `key` and eight decimal digits.
-pub(super) fn key(number: u64) -> Vec<u8> {
+pub(crate) fn key(number: u64) -> Vec<u8> {
     format!("key{number:08}").into_bytes()
 }
 
 /// Parses the number of a key; `None` if it is not one of this program's.
-pub(super) fn number_of(key: &[u8]) -> Option<u64> {
+pub(crate) fn number_of(key: &[u8]) -> Option<u64> {
     let digits = key.strip_prefix(b"key")?;
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 /// Whether the keys of a family have timestamps.
-pub(super) fn is_dated(family: &ColumnFamily) -> bool {
+pub(crate) fn is_dated(family: &ColumnFamily) -> bool {
     family.options().get_comparator().timestamp_bytes() > 0
 }
 
 /// Returns options of reads of the newest versions, at a snapshot if there is one.
-pub(super) fn newest(family: &ColumnFamily, snapshot: Option<&Snapshot>) -> ReadOptions {
+pub(crate) fn newest(family: &ColumnFamily, snapshot: Option<&Snapshot>) -> ReadOptions {
     let mut reads = snapshot.map_or_else(ReadOptions::new, ReadOptions::at);
     if is_dated(family) {
         reads.set_timestamp(u64::MAX.to_le_bytes());
@@ -94,7 +94,7 @@ pub(super) fn newest(family: &ColumnFamily, snapshot: Option<&Snapshot>) -> Read
 }
 
 /// A column family's name and options.
-pub(super) type NamedFamily = (String, ColumnFamilyOptions);
+pub(crate) type NamedFamily = (String, ColumnFamilyOptions);
 
 /// Draws random options for a worker; returns them, the column families and what was drawn.
 ///
@@ -157,7 +157,7 @@ fn end_at_panics() {
 }
 
 /// Runs one worker process: verifies the database, then writes; with 0 seconds it only verifies.
-pub(super) fn run(flags: &Flags, number: u64) -> Result<ExitCode, String> {
+pub(crate) fn run(flags: &Flags, number: u64) -> Result<ExitCode, String> {
     end_at_panics();
     let key_count = flags.threads * flags.keys;
     let expected = Expected::open(&flags.expected(), key_count).map_err(|e| e.to_string())?;
@@ -270,7 +270,7 @@ impl Life {
     }
 
     /// Returns the range of key numbers that belong to a thread.
-    pub(super) fn own(&self, thread: u64) -> std::ops::Range<u64> {
+    pub(crate) fn own(&self, thread: u64) -> std::ops::Range<u64> {
         thread * self.flags.keys..(thread + 1) * self.flags.keys
     }
 
@@ -457,7 +457,7 @@ impl Life {
     }
 
     /// Returns the acknowledged versions of the keys of a thread.
-    pub(super) fn versions_of(&self, thread: u64) -> Vec<Version> {
+    pub(crate) fn versions_of(&self, thread: u64) -> Vec<Version> {
         let own = self.own(thread);
         own.map(|number| self.expected.acknowledged(number))
             .collect()
@@ -519,7 +519,7 @@ impl Life {
     }
 
     /// Returns whether to continue after the result of an operation other than a write.
-    pub(super) fn tolerate(&self, result: koeldb::Result<()>) -> Result<bool, String> {
+    pub(crate) fn tolerate(&self, result: koeldb::Result<()>) -> Result<bool, String> {
         match result {
             Ok(()) => Ok(true),
             Err(_) if self.faults.is_some() => Ok(self.resume()),
@@ -530,7 +530,7 @@ impl Life {
     }
 
     /// Resumes the database after a background error (`Resume`); returns whether it succeeded.
-    pub(super) fn resume(&self) -> bool {
+    pub(crate) fn resume(&self) -> bool {
         for _ in 0..50 {
             match self.db.resume() {
                 Ok(()) => return true,

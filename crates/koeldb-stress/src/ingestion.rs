@@ -8,15 +8,15 @@ use koeldb::{
 };
 use koeldb_testkit::Random;
 
-use super::copies::remove;
-use super::expected::Version;
-use super::worker::{Life, is_dated, key, note};
+use crate::copies::remove;
+use crate::expected::Version;
+use crate::worker::{Life, is_dated, key, note};
 
 impl Life {
     /// Ingests tables with new versions of some of the thread's keys into all column families.
     ///
     /// Returns `false` if the outcome is known only after a restart.
-    pub(super) fn ingest(&self, thread: u64, random: &mut Random) -> Result<bool, String> {
+    pub(crate) fn ingest(&self, thread: u64, random: &mut Random) -> Result<bool, String> {
         // A family whose keys have timestamps takes no table that overlaps others.
         if self.families.iter().any(is_dated) {
             return Ok(true);

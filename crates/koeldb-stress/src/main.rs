@@ -103,17 +103,9 @@ impl Flags {
     }
 }
 
-/// Runs `db_stress` with the words of its command line, without the name of the program.
-#[must_use]
-pub fn run(words: &[String]) -> ExitCode {
-    let program = std::iter::once("db_stress".to_owned());
-    let flags = match Flags::try_parse_from(program.chain(words.iter().cloned())) {
-        Ok(flags) => flags,
-        Err(error) => {
-            let _ = error.print();
-            return ExitCode::from(2);
-        }
-    };
+fn main() -> ExitCode {
+    // Prints help or the error, and ends the process then.
+    let flags = Flags::parse();
     let outcome = match flags.worker {
         Some(life) => worker::run(&flags, life),
         None => driver::run(&flags),
