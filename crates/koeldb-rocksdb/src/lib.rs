@@ -196,3 +196,8 @@ pub use write_batch::{
 /// ```
 #[cfg(doctest)]
 struct Misuse;
+
+/// The README, whose program is compiled as a documentation test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -164,5 +164,5 @@ pub mod statistics {
 
 /// The README, whose programs are compiled as documentation tests.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;

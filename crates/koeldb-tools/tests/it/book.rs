@@ -9,7 +9,7 @@ use std::process::Command;
 
 use super::{Scratch, succeed};
 
-fn repository() -> PathBuf {
+pub(super) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
@@ -139,7 +139,7 @@ fn every_command_of_the_readme_works() {
 }
 
 /// The targets of the links and pictures of a page, outside of code.
-fn links(text: &str) -> Vec<String> {
+pub(super) fn links(text: &str) -> Vec<String> {
     let mut targets = Vec::new();
     let mut in_code = false;
     for line in text.lines() {

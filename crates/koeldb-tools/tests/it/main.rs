@@ -8,6 +8,7 @@
 mod book;
 mod db_bench;
 mod ldb;
+mod packages;
 mod sst_dump;
 
 use std::path::{Path, PathBuf};
