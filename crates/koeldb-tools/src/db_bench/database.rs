@@ -278,7 +278,7 @@ fn open_one(options: &Options, path: &Path, flags: &Flags) -> koeldb::Result<Dat
         builder.read_only();
     }
     let db = builder.open(path)?;
-    announce_settings_without_effect(&db);
+    announce_settings_without_effect(&db, flags);
     let families = names.iter().filter_map(|name| db.cf_handle(name));
     Ok(Database {
         families: families.collect(),
@@ -287,12 +287,15 @@ fn open_one(options: &Options, path: &Path, flags: &Flags) -> koeldb::Result<Dat
     })
 }
 
-/// Prints options that have no effect in KoelDB, once for a run that opens several databases.
-fn announce_settings_without_effect(db: &Db) {
+/// Prints the options without effect that the command line or an options file sets, once for a run that
+/// opens several databases. The flags have RocksDB's defaults, which nobody chose.
+fn announce_settings_without_effect(db: &Db, flags: &Flags) {
     static ANNOUNCED: Once = Once::new();
     ANNOUNCED.call_once(|| {
         for setting in db.settings_without_effect() {
-            eprintln!("Note: {setting} has no effect");
+            if !flags.options_file.is_empty() || !flags.leaves_default(&setting.name) {
+                eprintln!("Note: {setting} has no effect");
+            }
         }
     });
 }

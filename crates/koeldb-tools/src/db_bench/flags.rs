@@ -124,6 +124,14 @@ impl Flags {
             .map_or_else(String::new, |slot| slot.show())
     }
 
+    /// Whether a flag sets the option of this name, and has its default.
+    pub(crate) fn leaves_default(&self, option: &str) -> bool {
+        let row = TABLE
+            .iter()
+            .find(|info| matches!(info.effect, Effect::Sets(_, set) if set == option));
+        row.is_some_and(|info| self.show(info.name) == Flags::default().show(info.name))
+    }
+
     /// Returns every flag with its value as text.
     pub(crate) fn values(&self) -> Vec<(&'static FlagInfo, String)> {
         let mut copy = self.clone();

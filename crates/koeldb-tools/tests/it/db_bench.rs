@@ -335,3 +335,22 @@ fn a_file_system_that_is_not_built_in_is_refused_by_its_name_before_anything_is_
         assert!(out.contains("fillseq"), "{out}");
     }
 }
+
+#[test]
+fn only_what_the_user_set_is_announced_as_without_effect() {
+    let scratch = Scratch::new();
+    let db = scratch.db();
+    let notes = |words: &[&str]| {
+        let words = [&[&*db, "--num=10", "--benchmarks=fillseq"], words].concat();
+        let (success, _, err) = run("db_bench", &words);
+        assert!(success, "{err}");
+        err
+    };
+    let err = notes(&[]);
+    assert!(!err.contains("Note:"), "{err}");
+    let err = notes(&["--table_cache_numshardbits=5"]);
+    assert!(
+        err.contains("table_cache_numshardbits=5 has no effect"),
+        "{err}"
+    );
+}
