@@ -83,6 +83,8 @@ impl CompactRangeOptions {
     /// Sets the share of the oldest blob files that the compaction empties, from 0 to 1.
     ///
     /// `None` is the option of the column family. Other values are limited to that range.
+    ///
+    /// Default: `-1`.
     pub fn set_blob_garbage_collection_age_cutoff(
         &mut self,
         share: impl Into<Option<f64>>,
@@ -119,6 +121,8 @@ impl CompactRangeOptions {
     /// Sets the level to which `change_level` moves the result; `None` for the lowest that fits.
     ///
     /// Level 0 cannot be the target.
+    ///
+    /// Default: none.
     pub fn set_target_level(&mut self, level: impl Into<Option<u32>>) -> &mut Self {
         self.target_level = level.into();
         self
@@ -131,6 +135,8 @@ impl CompactRangeOptions {
     }
 
     /// Ends the compaction early when `token` is cancelled.
+    ///
+    /// Default: none.
     pub fn set_canceled(&mut self, token: &CancelToken) -> &mut Self {
         self.canceled = Some(token.clone());
         self
@@ -144,26 +150,40 @@ impl CompactRangeOptions {
 
     accessors! {
         /// Sets whether automatic compactions of the column family wait while this compaction runs.
+        ///
+        /// Default: `false`.
         exclusive_manual_compaction: bool, set_exclusive_manual_compaction, get_exclusive_manual_compaction;
         /// Sets whether all files of the last compacted level are moved to the target level (leveled
         /// style).
         ///
         /// Levels between them must be empty.
+        ///
+        /// Default: `false`.
         change_level: bool, set_change_level, get_change_level;
         /// Sets whether, and when, the last level is rewritten.
+        ///
+        /// Default: [`BottommostLevelCompaction::IfHaveCompactionFilter`].
         bottommost_level_compaction: BottommostLevelCompaction, set_bottommost_level_compaction,
             get_bottommost_level_compaction;
         /// Sets whether the memtable is first flushed even if that stalls writers, as for
         /// [`FlushOptions`](super::FlushOptions).
+        ///
+        /// Default: `false`.
         allow_write_stall: bool, set_allow_write_stall, get_allow_write_stall;
         /// Sets the number of threads that share the work; 0 for that of the database options.
+        ///
+        /// Default: `0`.
         max_subcompactions: u32, set_max_subcompactions, get_max_subcompactions;
         /// Sets the directory of the new tables, an index into `cf_paths` or else `db_paths`.
         ///
         /// One that does not exist fails the call with `InvalidArgument`.
+        ///
+        /// Default: `0`.
         target_path_id: u32, set_target_path_id, get_target_path_id;
         /// Sets whether values in old blob files are moved to new ones, so that the old ones become
         /// obsolete.
+        ///
+        /// Default: [`BlobGarbageCollectionPolicy::UseDefault`].
         blob_garbage_collection_policy: BlobGarbageCollectionPolicy,
             set_blob_garbage_collection_policy, get_blob_garbage_collection_policy;
     }
@@ -187,6 +207,8 @@ impl CompactionOptions {
     }
 
     /// Sets the codec of the output; `None` for that of the output level.
+    ///
+    /// Default: the codec of the level.
     pub fn set_compression(&mut self, compression: impl Into<Option<Compression>>) -> &mut Self {
         self.compression = compression.into();
         self
@@ -201,6 +223,8 @@ impl CompactionOptions {
     /// Sets the size in bytes at which an output table is cut; `None` for that of the output level.
     ///
     /// Without effect on level 0, whose runs are one table each.
+    ///
+    /// Default: none.
     pub fn set_output_file_size_limit(&mut self, bytes: impl Into<Option<u64>>) -> &mut Self {
         self.output_file_size_limit = bytes.into();
         self
@@ -215,6 +239,8 @@ impl CompactionOptions {
     /// Sets the directory of the new tables, an index into `cf_paths` or else `db_paths`.
     ///
     /// It must be set if there are several: none is chosen by the sizes of the tables.
+    ///
+    /// Default: none.
     pub fn set_output_path_id(&mut self, path_id: impl Into<Option<u32>>) -> &mut Self {
         self.output_path_id = path_id.into();
         self
@@ -227,6 +253,8 @@ impl CompactionOptions {
     }
 
     /// Ends the compaction early when `token` is cancelled.
+    ///
+    /// Default: none.
     pub fn set_canceled(&mut self, token: &CancelToken) -> &mut Self {
         self.canceled = Some(token.clone());
         self
@@ -240,6 +268,8 @@ impl CompactionOptions {
 
     accessors! {
         /// Sets the number of threads that share the work; 0 for that of the database options.
+        ///
+        /// Default: `0`.
         max_subcompactions: u32, set_max_subcompactions, get_max_subcompactions;
     }
 }

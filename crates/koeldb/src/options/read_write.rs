@@ -78,6 +78,8 @@ impl WriteOptions {
     }
 
     /// Limits the time that a write waits in a stall; then it fails with `TimedOut`, not applied.
+    ///
+    /// Default: none.
     pub fn set_stall_timeout(&mut self, limit: impl Into<Option<Duration>>) -> &mut Self {
         self.stall_timeout = limit.into();
         self
@@ -111,20 +113,32 @@ impl WriteOptions {
     accessors! {
         /// Sets whether the log is synced before the write returns, so that the write survives a
         /// crash of the machine.
+        ///
+        /// Default: `false`.
         sync: bool, set_sync, get_sync;
         /// Sets whether the write skips the log: it then survives only if its memtable is flushed.
+        ///
+        /// Default: `false`.
         disable_wal: bool, disable_wal, get_disable_wal;
         /// Sets whether records of dropped column families are skipped; otherwise the write fails
         /// with `ColumnFamilyDropped`.
+        ///
+        /// Default: `false`.
         ignore_missing_column_families: bool, set_ignore_missing_column_families, get_ignore_missing_column_families;
         /// Sets whether the write fails with `Incomplete` instead of waiting in a write stall.
+        ///
+        /// Default: `false`.
         no_slowdown: bool, set_no_slowdown, get_no_slowdown;
         /// Sets whether the write yields to other writes while compactions lag: while writes are
         /// stalled, or level 0 or the bytes to compact are on the way there. Such writes are limited
         /// to 1 MiB per second. With `no_slowdown` they fail with `Incomplete` instead, and with
         /// `stall_timeout` with `TimedOut`.
+        ///
+        /// Default: `false`.
         low_pri: bool, set_low_pri, get_low_pri;
         /// Sets whether insert positions are kept within a batch. Accepted without effect.
+        ///
+        /// Default: `false`.
         memtable_insert_hint_per_batch: bool, set_memtable_insert_hint_per_batch, get_memtable_insert_hint_per_batch;
         /// Sets the bytes of checksum per operation up to the memtable: 0 or 8.
         ///
@@ -134,6 +148,8 @@ impl WriteOptions {
         /// with `Corruption`, not applied. They are verified again before the batch enters the
         /// memtables, where a difference stops all writes. Records of prepared transactions are
         /// verified only when they are handed in.
+        ///
+        /// Default: `0`.
         protection_bytes_per_key: u64, set_protection_bytes_per_key, get_protection_bytes_per_key;
     }
 }
@@ -163,9 +179,13 @@ impl FlushOptions {
 
     accessors! {
         /// Sets whether the call waits until the flush is done.
+        ///
+        /// Default: `true`.
         wait: bool, set_wait, get_wait;
         /// Sets whether the flush begins even if it stalls writers. If not, the call first waits for
         /// running jobs until one memtable more and one table more would not stall them.
+        ///
+        /// Default: `false`.
         allow_write_stall: bool, set_allow_write_stall, get_allow_write_stall;
     }
 }

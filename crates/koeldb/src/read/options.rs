@@ -130,6 +130,8 @@ impl ReadOptions {
     }
 
     /// Sets the snapshot that is read, instead of the latest state.
+    ///
+    /// Default: none.
     pub fn set_snapshot(&mut self, snapshot: &Snapshot) -> &mut Self {
         self.snapshot = Some(snapshot.clone());
         self
@@ -183,6 +185,8 @@ impl ReadOptions {
     }
 
     /// Sets the sources that a read may use.
+    ///
+    /// Default: [`ReadTier::All`].
     pub fn set_read_tier(&mut self, tier: ReadTier) -> &mut Self {
         self.read_tier = tier;
         self.find_takes_level()
@@ -244,6 +248,8 @@ impl ReadOptions {
     /// Data in memory may be returned after the deadline too. If reads run in the calling thread
     /// (`async_io_engine` off), a read is not interrupted, but none starts after the deadline,
     /// except those that a multi-get requests together. Opening a table is not limited.
+    ///
+    /// Default: none.
     pub fn set_deadline(&mut self, at: impl Into<Option<Instant>>) -> &mut Self {
         self.deadline = at.into();
         self
@@ -258,6 +264,8 @@ impl ReadOptions {
     /// Sets the time limit of each file read; a slower one fails with an error of kind `TimedOut`.
     ///
     /// As with deadlines, a scan can be repositioned afterwards.
+    ///
+    /// Default: none.
     pub fn set_io_timeout(&mut self, limit: impl Into<Option<Duration>>) -> &mut Self {
         self.io_timeout = limit.into();
         self
@@ -292,6 +300,8 @@ impl ReadOptions {
     /// A multi-get waits for all its blocks anyway, so it reads those that are not in memory together,
     /// whatever is set here, if io_uring reads or `use_direct_reads` is set; else threads do so if this
     /// is on.
+    ///
+    /// Default: [`Switch::Auto`].
     pub fn set_async_io(&mut self, on: impl Into<Switch>) -> &mut Self {
         self.async_io = on.into();
         self
@@ -306,6 +316,8 @@ impl ReadOptions {
     /// Sets the `table_filter`: scans read only tables whose properties it accepts.
     ///
     /// Memtables are always read, and range deletions of all tables apply.
+    ///
+    /// Default: none.
     pub fn set_table_filter(
         &mut self,
         admits: impl Fn(&SstFileProperties) -> bool + Send + Sync + 'static,
@@ -315,6 +327,8 @@ impl ReadOptions {
     }
 
     /// Sets the key at which scans begin, inclusive; `None` for no bound.
+    ///
+    /// Default: none.
     pub fn set_iterate_lower_bound(&mut self, key: impl Into<Option<Vec<u8>>>) -> &mut Self {
         self.iterate_lower_bound = key.into();
         self
@@ -327,6 +341,8 @@ impl ReadOptions {
     }
 
     /// Sets the key before which scans end, exclusive; `None` for no bound.
+    ///
+    /// Default: none.
     pub fn set_iterate_upper_bound(&mut self, key: impl Into<Option<Vec<u8>>>) -> &mut Self {
         self.iterate_upper_bound = key.into();
         self
@@ -341,27 +357,45 @@ impl ReadOptions {
     accessors! {
         /// Sets the bytes of values after which the other keys of a multi-get fail with `Aborted`; at
         /// least one key is read.
+        ///
+        /// Default: no limit.
         value_size_soft_limit: u64, set_value_size_soft_limit, get_value_size_soft_limit;
         /// Sets whether checksums of blocks read from files are verified.
+        ///
+        /// Default: `true`.
         verify_checksums: bool, set_verify_checksums, get_verify_checksums;
         /// Sets whether blocks that were read enter the block cache. The blocks that a long scan
         /// reads ahead do so while the cache has room; if they would evict others, one in 64 does.
+        ///
+        /// Default: `true`.
         fill_cache: bool, fill_cache, get_fill_cache;
         /// Sets whether reads skip range deletions: only for column families that never had one.
+        ///
+        /// Default: `false`.
         ignore_range_deletions: bool, set_ignore_range_deletions, get_ignore_range_deletions;
         /// Sets whether a multi-get with `async_io` reads several levels concurrently.
+        ///
+        /// Default: `true`.
         optimize_multiget_for_io: bool, set_optimize_multiget_for_io, get_optimize_multiget_for_io;
         /// Sets the readahead of scans in bytes; 0: adaptive.
+        ///
+        /// Default: `0`.
         readahead_size: u64, set_readahead_size, get_readahead_size;
         /// Sets the number of entries (deleted, hidden, or newer than the snapshot) that a movement
         /// of a scan may skip; after more, the movement fails with `Incomplete`. 0: no limit. The
         /// cursor can be positioned again.
+        ///
+        /// Default: `0`.
         max_skippable_internal_keys: u64, set_max_skippable_internal_keys, get_max_skippable_internal_keys;
         /// Sets whether each seek and forward step of a cursor moves to the current state with all
         /// acknowledged writes.
+        ///
+        /// Default: `false`.
         tailing: bool, set_tailing, get_tailing;
         /// Sets whether scans ignore prefix filters and hash indexes, unless another option asks for
         /// them.
+        ///
+        /// Default: `false`.
         total_order_seek: bool, set_total_order_seek, get_total_order_seek;
         /// Sets whether scans use prefix filters where that changes no result: between bounds of one
         /// prefix. By default they do, unless `total_order_seek` or `prefix_seek_opt_in_only` is set.
@@ -370,22 +404,34 @@ impl ReadOptions {
         auto_prefix_mode: bool, set_auto_prefix_mode, get_auto_prefix_mode;
         /// Sets whether a scan ends after the last key with the prefix of the key that it was
         /// positioned at.
+        ///
+        /// Default: `false`.
         prefix_same_as_start: bool, set_prefix_same_as_start, get_prefix_same_as_start;
         /// Sets whether blocks are pinned as long as the cursor lives. Accepted without effect:
         /// values that outlive a step of the cursor pin their blocks.
+        ///
+        /// Default: `false`.
         pin_data: bool, set_pin_data, get_pin_data;
         /// Sets whether a cursor keeps its readahead size across files.
+        ///
+        /// Default: `false`.
         adaptive_readahead: bool, set_adaptive_readahead, get_adaptive_readahead;
         /// Sets whether the readahead is trimmed to the bounds and to uncached blocks.
+        ///
+        /// Default: `true`.
         auto_readahead_size: bool, set_auto_readahead_size, get_auto_readahead_size;
         /// Sets whether scans return empty values, which are neither pinned nor copied, nor read from
         /// blob files. Operations
         /// of a transaction or an indexed batch keep theirs.
+        ///
+        /// Default: `false`.
         keys_only: bool, set_keys_only, get_keys_only;
         /// Sets whether a cursor leaves values in blob files until
         /// [`DbCursor::prepare_value`](crate::DbCursor::prepare_value) reads them. Iterators and
         /// streams read theirs; so do cursors of transactions, of indexed batches, and of several
         /// column families.
+        ///
+        /// Default: `false`.
         allow_unprepared_value: bool, set_allow_unprepared_value, get_allow_unprepared_value;
     }
 }

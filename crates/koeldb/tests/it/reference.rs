@@ -146,6 +146,40 @@ fn counts(out: &mut String, infos: &[OptionInfo]) {
     );
 }
 
+/// The tables of the options of single calls, which have setters and no texts.
+fn calls(infos: &[OptionInfo]) -> String {
+    let mut out = String::from(CALLS);
+    let mut section = "";
+    for info in infos {
+        if info.section != section {
+            section = info.section;
+            let _ = write!(
+                out,
+                "\n### {section}\n\n| option | default | effect | description |\n|---|---|---|---|\n"
+            );
+        }
+        let effect = match info.effect {
+            Effect::Honoured => "honoured",
+            Effect::Accepted => "accepted, without effect",
+            _ => "no setter: every call has the default",
+        };
+        let _ = writeln!(
+            out,
+            "| `{}` | `{}` | {effect} | {} |",
+            info.name,
+            info.default,
+            cell(&info.documentation)
+        );
+    }
+    out
+}
+
+const CALLS: &str = "\
+## Options of single calls
+
+Those of a read, a write and so on are set at each call, by the setters of their structs.
+";
+
 fn reference(infos: &[OptionInfo]) -> String {
     let setters = setters();
     let mut out = String::from(INTRODUCTION);
@@ -175,8 +209,7 @@ fn reference(infos: &[OptionInfo]) -> String {
         }
         out.push('\n');
     }
-    out.truncate(out.trim_end().len());
-    out.push('\n');
+    out.push_str(&calls(Options::call_registry()));
     out
 }
 
@@ -188,7 +221,7 @@ const INTRODUCTION: &str = "\
 Every option of RocksDB 11.9 under its name, and those that only KoelDB has. Options are set by a
 setter, by name in an option string (`Options::apply_str`) or by an OPTIONS file
 (`Options::load_latest`). Options whose column *at run time* is *yes* can be changed while the
-database is open (`Db::set_options`, `Db::set_db_options`).
+database is open (`Db::set_options`, `Db::set_db_options`). The options of single calls are at the end.
 
 An option is *honoured*: the code reads it, which a test checks. Or it is *accepted*: it is kept, written back
 and announced by each open that sets it, but has no effect; it could only change speed, space or

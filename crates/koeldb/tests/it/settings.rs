@@ -116,6 +116,30 @@ fn fields(declaration: &str, name: &str) -> BTreeSet<String> {
         .collect()
 }
 
+/// Whether the documentation of the setter of an option says what holds without a call.
+fn names_its_default(methods: &str, option: &str) -> bool {
+    // The setter, or the row of a table that generates it.
+    let names = [
+        format!(" {option}: "),
+        format!(" {option},"),
+        format!("self.{option} = "),
+    ];
+    let lines: Vec<_> = methods.lines().collect();
+    let is_setter = |line: &str| {
+        let line = format!(" {}", line.trim());
+        !line.contains("///") && names.iter().any(|name| line.contains(name))
+    };
+    (0..lines.len())
+        .filter(|at| is_setter(lines[*at]))
+        .any(|at| {
+            let above = lines[..at].iter().rev();
+            // The head of a method is between its documentation and its first line.
+            let above = above.skip_while(|line| !line.contains("///") && !line.trim().is_empty());
+            let documentation = above.take_while(|line| line.contains("///"));
+            documentation.copied().any(|line| line.contains("efault"))
+        })
+}
+
 #[test]
 fn options_of_calls_are_described_as_they_are_read() {
     let sources = Sources::load();
@@ -130,7 +154,11 @@ fn options_of_calls_are_described_as_they_are_read() {
         let settable = rows().filter(|info| info.effect != Effect::Refused);
         let named: BTreeSet<String> = settable.map(|info| info.name.to_owned()).collect();
         assert_eq!(fields(&declaration, section), named, "{section}");
+        let methods = &declaration[declaration.find(&format!("impl {section} {{")).unwrap()..];
         for info in rows() {
+            if info.effect != Effect::Refused && !names_its_default(methods, info.name) {
+                wrong.push((info.name, "has a setter that does not say its default"));
+            }
             let is_read = !sources.readers(info.name).is_empty();
             match info.effect {
                 Effect::Honoured if !is_read => wrong.push((info.name, "is read nowhere")),

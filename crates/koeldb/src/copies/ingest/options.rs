@@ -58,10 +58,10 @@ impl IngestExternalFileOptions {
 
     switches! {
         /// Sets whether the files are linked instead of copied, and the originals removed after the
-        /// commit.
+        /// commit; off by default.
         move_files, set_move_files;
         /// Sets whether the files are linked instead of copied, and the originals kept, which must
-        /// not change.
+        /// not change; off by default.
         link_files, set_link_files;
         /// Sets whether a file that cannot be linked is copied; on by default. If off, the
         /// ingestion of such a file fails.
@@ -76,19 +76,22 @@ impl IngestExternalFileOptions {
         /// ingestion of such a file fails.
         allow_blocking_flush, set_allow_blocking_flush;
         /// Sets whether the files, once in the directory of the database, are read and the checksum
-        /// of every block and the order of the keys verified, before anything is changed.
+        /// of every block and the order of the keys verified, before anything is changed; off by default.
         verify_checksums_before_ingest, set_verify_checksums_before_ingest;
-        /// Sets whether the ingestion fails if a file would get a level above the last one.
+        /// Sets whether the ingestion fails if a file would get a level above the last one; off by
+        /// default.
         fail_if_not_bottommost_level, set_fail_if_not_bottommost_level;
         /// Sets whether the files are ingested below all data of the column family, on its last
         /// level: a key that the family has, or deleted, keeps its state. Snapshots see the entries
         /// of the files, which have sequence number 0.
         ///
-        /// The family must have `cf_allow_ingest_behind`, before its first write.
+        /// The family must have `cf_allow_ingest_behind`, before its first write. Off by default.
         ingest_behind, set_ingest_behind;
     }
 
     /// Sets the number of threads that copy files; at least 1.
+    ///
+    /// Default: `4`.
     pub fn set_file_opening_threads(&mut self, threads: usize) -> &mut Self {
         self.file_opening_threads = threads.max(1);
         self
