@@ -35,7 +35,15 @@ impl ManifestReader {
     /// # Errors
     /// `Corruption` if it does not exist; otherwise if the system fails.
     pub fn open(fs: &dyn FileSystem, directory: &Path, number: FileNumber) -> Result<Self> {
-        let file = open(fs, directory, number)?;
+        Self::open_file(fs, &file_name::manifest(directory, number))
+    }
+
+    /// Opens the MANIFEST with this path, whatever its name.
+    ///
+    /// # Errors
+    /// See [`ManifestReader::open`].
+    pub fn open_file(fs: &dyn FileSystem, path: &Path) -> Result<Self> {
+        let file = open(fs, path)?;
         Ok(ManifestReader {
             records: RecordReader::new(file, 0, RecoveryMode::TolerateCorruptedTailRecords),
             group: Vec::new(),
@@ -59,7 +67,7 @@ impl ManifestReader {
         directory: &Path,
         number: FileNumber,
     ) -> Result<bool> {
-        let file = open(fs, directory, number)?;
+        let file = open(fs, &file_name::manifest(directory, number))?;
         let known = self.records.file().len();
         if file.len() < known {
             let error = Error::corruption(format!("the MANIFEST had {known} bytes before"));
@@ -134,21 +142,16 @@ impl ManifestReader {
 }
 
 /// Opens the file of MANIFEST `number` of `directory`; `Corruption` if it does not exist.
-fn open(
-    fs: &dyn FileSystem,
-    directory: &Path,
-    number: FileNumber,
-) -> Result<Arc<dyn RandomAccessFile>> {
-    let path = file_name::manifest(directory, number);
+fn open(fs: &dyn FileSystem, path: &Path) -> Result<Arc<dyn RandomAccessFile>> {
     let options = OpenOptions {
         purpose: Purpose::Open,
         hint: AccessHint::Sequential,
         ..OpenOptions::default()
     };
-    fs.open(&path, &options).map_err(|error| {
+    fs.open(path, &options).map_err(|error| {
         if error.is_path_not_found() {
             Error::corruption("CURRENT names a MANIFEST that does not exist")
-                .in_file(&path, None, "open")
+                .in_file(path, None, "open")
         } else {
             error
         }

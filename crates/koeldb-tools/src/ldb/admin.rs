@@ -215,7 +215,7 @@ pub(super) fn live_files(global: &Global, by_name: bool, out: &mut Output) -> Ou
         for file in &blob_files {
             let (name, family) = (&file.name, &file.column_family);
             out.line(&format!(
-                "{}{name} : column family '{family}'",
+                "{}{name}, column family '{family}'",
                 file.directory.display()
             ))?;
         }

@@ -134,6 +134,9 @@ pub(super) struct Global {
     #[arg(long, global = true, value_name = "BYTES")]
     pub(super) file_size: Option<u64>,
 
+    #[command(flatten)]
+    pub(super) blob: BlobFlags,
+
     /// Enables or disables automatic compactions.
     #[arg(long, global = true, value_name = "BOOL")]
     pub(super) auto_compaction: Option<bool>,
@@ -141,6 +144,51 @@ pub(super) struct Global {
     /// Prints JSON, one object per line; keys and values in hexadecimal.
     #[arg(long, global = true)]
     pub(super) json: bool,
+}
+
+/// Flags that set the options of blob files, named like these.
+#[derive(Args, Clone, Debug)]
+#[command(rename_all = "snake_case")]
+pub(super) struct BlobFlags {
+    /// Keeps large values in blob files.
+    #[arg(long, global = true)]
+    pub(super) enable_blob_files: bool,
+
+    /// Size from which values are large.
+    #[arg(long, global = true, value_name = "BYTES")]
+    pub(super) min_blob_size: Option<u64>,
+
+    /// Size of a blob file.
+    #[arg(long, global = true, value_name = "BYTES")]
+    pub(super) blob_file_size: Option<u64>,
+
+    /// Codec of blob files, as in --compression_type.
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(super) blob_compression_type: Option<String>,
+
+    /// Moves values out of old blob files in compactions.
+    #[arg(long, global = true)]
+    pub(super) enable_blob_garbage_collection: bool,
+
+    /// Part of the blob files that is old, 0 to 1.
+    #[arg(long, global = true, value_name = "RATIO")]
+    pub(super) blob_garbage_collection_age_cutoff: Option<f64>,
+
+    /// Garbage in the oldest blob files that makes compactions of its own, 0 to 1.
+    #[arg(long, global = true, value_name = "RATIO")]
+    pub(super) blob_garbage_collection_force_threshold: Option<f64>,
+
+    /// Readahead of compactions in blob files.
+    #[arg(long, global = true, value_name = "BYTES")]
+    pub(super) blob_compaction_readahead_size: Option<u64>,
+
+    /// First level whose values go to blob files.
+    #[arg(long, global = true, value_name = "LEVEL")]
+    pub(super) blob_file_starting_level: Option<u32>,
+
+    /// Whether written values enter the blob cache: 0 or 1 (by flushes).
+    #[arg(long, global = true, value_name = "0|1", value_parser = clap::value_parser!(u8).range(0..=1))]
+    pub(super) prepopulate_blob_cache: Option<u8>,
 }
 
 /// The command.

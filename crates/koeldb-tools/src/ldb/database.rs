@@ -7,7 +7,7 @@ use koeldb::{
     ColumnFamily, ColumnFamilyOptions, ConfigOptions, Db, ErrorKind, EventListener, Options,
 };
 
-use super::args::Global;
+use super::args::{BlobFlags, Global};
 use super::{Failure, Outcome};
 
 /// An open database and the column family that `--column_family` selects.
@@ -185,8 +185,45 @@ fn changes(global: &Global) -> Outcome<String> {
     if let Some(name) = &global.compression_type {
         set("compression", Some(codec(name)?.to_owned()));
     }
+    set_blob_options(&global.blob, &mut set)?;
     text.push_str(global.options.as_deref().unwrap_or_default());
     Ok(text)
+}
+
+/// Passes the options of blob files that flags set to `set`.
+fn set_blob_options(flags: &BlobFlags, set: &mut impl FnMut(&str, Option<String>)) -> Outcome {
+    let text = |number: Option<u64>| number.map(|number| number.to_string());
+    let ratio = |number: Option<f64>| number.map(|number| number.to_string());
+    if flags.enable_blob_files {
+        set("enable_blob_files", Some("true".to_owned()));
+    }
+    if flags.enable_blob_garbage_collection {
+        set("enable_blob_garbage_collection", Some("true".to_owned()));
+    }
+    set("min_blob_size", text(flags.min_blob_size));
+    set("blob_file_size", text(flags.blob_file_size));
+    let codec = flags
+        .blob_compression_type
+        .as_deref()
+        .map(codec)
+        .transpose()?;
+    set("blob_compression_type", codec.map(str::to_owned));
+    let cutoff = ratio(flags.blob_garbage_collection_age_cutoff);
+    set("blob_garbage_collection_age_cutoff", cutoff);
+    let threshold = ratio(flags.blob_garbage_collection_force_threshold);
+    set("blob_garbage_collection_force_threshold", threshold);
+    let readahead = text(flags.blob_compaction_readahead_size);
+    set("blob_compaction_readahead_size", readahead);
+    let level = flags
+        .blob_file_starting_level
+        .map(|level| level.to_string());
+    set("blob_file_starting_level", level);
+    let prepopulate = flags.prepopulate_blob_cache.map(|value| match value {
+        0 => "kDisable",
+        _ => "kFlushOnly",
+    });
+    set("prepopulate_blob_cache", prepopulate.map(str::to_owned));
+    Ok(())
 }
 
 /// Returns the option-string name of a compression type.

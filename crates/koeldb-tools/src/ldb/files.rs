@@ -41,7 +41,7 @@ pub(super) fn dump(global: &Global, out: &mut Output) -> Outcome {
         let name = path_of(&file.directory, &file.name);
         let (level, family) = (file.level, &file.column_family);
         out.line(&format!(
-            "{} level:{level} column family name:{family}",
+            "{} level:{level} column family name={family}",
             name.display()
         ))?;
         let table = open_table(&file, &database)?;

@@ -146,39 +146,32 @@ pub(super) fn only_state(directory: &Path) -> Outcome<Option<ManifestState>> {
 /// Reads the MANIFEST with this number, and returns the state after all version edits.
 fn state_in(directory: &Path, number: FileNumber) -> Outcome<ManifestState> {
     let mut state = ManifestState::default();
-    visit_edits(directory, number, |edit| {
+    visit_edits(&file_name::manifest(directory, number), |edit| {
         state.apply(edit);
         Ok(())
     })?;
     Ok(state)
 }
 
-/// Passes each version edit of MANIFEST `number` to `visit`, in file order.
-fn visit_edits(
-    directory: &Path,
-    number: FileNumber,
-    mut visit: impl FnMut(&VersionEdit) -> Outcome,
-) -> Outcome {
-    let mut reader = ManifestReader::open(&PosixFileSystem::new(), directory, number)?;
+/// Passes each version edit of a MANIFEST to `visit`, in file order.
+fn visit_edits(path: &Path, mut visit: impl FnMut(&VersionEdit) -> Outcome) -> Outcome {
+    let mut reader = ManifestReader::open_file(&PosixFileSystem::new(), path)?;
     while let Some(edits) = reader.next_edits()? {
         edits.iter().try_for_each(&mut visit)?;
     }
     Ok(())
 }
 
-/// Returns the directory and number of the MANIFEST to dump: `path`, or the one CURRENT names.
-fn locate(global: &Global, path: Option<&Path>) -> Outcome<(PathBuf, FileNumber)> {
+/// Returns the MANIFEST to dump: `path`, or the one that CURRENT names.
+fn locate(global: &Global, path: Option<&Path>) -> Outcome<PathBuf> {
     let Some(path) = path else {
         let directory = directory(global)?;
         let number = read_current(&PosixFileSystem::new(), &directory)?;
-        return Ok((directory, number));
+        return Ok(file_name::manifest(&directory, number));
     };
     let name = path.file_name().and_then(|name| name.to_str());
     match name.and_then(file_name::parse) {
-        Some(FileKind::Manifest(number)) => {
-            let directory = path.parent().unwrap_or(Path::new("."));
-            Ok((directory.to_path_buf(), number))
-        }
+        Some(FileKind::Manifest(_)) => Ok(path.to_owned()),
         _ => Err(Failure::Message(format!(
             "{}: a MANIFEST is called MANIFEST-NUMBER",
             path.display()
@@ -193,14 +186,13 @@ pub(super) fn dump(
     verbose: bool,
     out: &mut Output,
 ) -> Outcome {
-    let (directory, number) = locate(global, path)?;
+    let manifest = locate(global, path)?;
     if verbose && !out.json {
-        let manifest = file_name::manifest(&directory, number);
         out.line(&format!("Processing Manifest file {}", manifest.display()))?;
     }
     let mut state = ManifestState::default();
     let mut edit_number = 0;
-    visit_edits(&directory, number, |edit| {
+    visit_edits(&manifest, |edit| {
         state.apply(edit);
         if out.json {
             out.object(edit_json(edit, edit_number, out.key_hex))?;
