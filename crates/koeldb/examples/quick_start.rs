@@ -4,7 +4,11 @@ use koeldb::{Db, Options, Result};
 
 fn main() -> Result<()> {
     let path = std::env::temp_dir().join(format!("koeldb-quick-start-{}", std::process::id()));
-    let db = Db::open(Options::new().create_if_missing(true), &path)?;
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .optimize_for_point_lookup(64); // filters, 64 MB of cache
+    let db = Db::open(&options, &path)?;
     db.put("koel", "Eudynamys scolopaceus")?;
     db.put("cuckoo", "Cuculus canorus")?;
     db.put("ani", "Crotophaga ani")?;

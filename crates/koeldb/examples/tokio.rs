@@ -28,12 +28,15 @@ async fn run() -> Result<(), Box<dyn Error + Send + Sync>> {
     // A task owns its handle.
     let handle = db.clone();
     let task = tokio::spawn(async move { handle.get_async(key(42)).await });
-    assert!(task.await??.is_some());
+    let value = task.await??.expect("the key was written");
+    println!("get: {} = {}", key(42), value.escape_ascii());
 
     // Blocks that are not cached are read from devices concurrently.
     let keys: Vec<_> = (9_990..10_010).map(key).collect();
     let values = db.multi_get_async(&keys).await;
-    assert_eq!(values.iter().flatten().flatten().count(), 10);
+    let found = values.iter().flatten().flatten().count();
+    println!("multi-get: {found} of {} keys exist", keys.len());
+    assert_eq!(found, 10);
 
     // A stream may be dropped at any moment: here, when it takes too long.
     let mut stream = db.range(..).into_stream();
@@ -42,6 +45,7 @@ async fn run() -> Result<(), Box<dyn Error + Send + Sync>> {
         entry?;
         count += 1;
     }
+    println!("stream: {count} entries");
     assert_eq!(count, 10_000);
     drop(stream);
 

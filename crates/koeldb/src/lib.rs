@@ -1,12 +1,14 @@
 //! KoelDB: an embedded key-value store, compatible with the on-disk formats of RocksDB.
 //!
-//! It is a log-structured merge tree built for point lookups.
+//! It is a log-structured merge tree built for point lookups. (A koel is a cuckoo.)
 //!
 //! ```
 //! use koeldb::{Db, Options};
 //! # fn main() -> koeldb::Result<()> {
 //! # let dir = std::env::temp_dir().join(format!("koeldb-doc-{}", std::process::id()));
-//! let db = Db::open(Options::new().create_if_missing(true), &dir)?;
+//! let mut options = Options::new();
+//! options.create_if_missing(true).optimize_for_point_lookup(64); // filters, 64 MB of cache
+//! let db = Db::open(&options, &dir)?;
 //! db.put("koel", "Eudynamys")?;
 //! assert_eq!(db.get("koel")?.as_deref(), Some(&b"Eudynamys"[..]));
 //! for entry in db.range("a".."m") {
@@ -19,14 +21,28 @@
 //! # }
 //! ```
 //!
-//! [`Db`] is the database and its default column family, [`ColumnFamily`] any column family;
-//! [`WriteBatch`] and [`Snapshot`] span column families. All of them are owned, cheap to clone and
-//! can be shared by threads. Options have RocksDB's names.
+//! # Where next
 //!
-//! The modules are storeys, and each uses only those below it. From top to bottom: `copies`, `open`,
-//! `api`, `read`, `engine`, `commit`, `background`, `tree`, `wal`, `state`, `options`, `env`, `report`,
-//! `batch`. The crates below have the memtables, the tables, the logs, the shape of the tree, and the
-//! files; `docs/architecture.md` has the map.
+//! - [`Db`] is the database and its default column family, [`ColumnFamily`] any column family.
+//!   [`WriteBatch`] and [`Snapshot`] span column families. All of them are owned, cheap to clone and
+//!   can be shared by threads. [`Db::builder`] opens read-only databases and secondaries.
+//! - [`Options`] lists its setters by subject; names and defaults are RocksDB's.
+//!   [`BlockBasedOptions`] has the filters and the cache of tables. [`ReadOptions`] and
+//!   [`WriteOptions`] are those of single calls; `WriteOptions::set_sync` survives a power failure.
+//! - [`Transaction`], [`DbCursor`] and [`DbIterator`], [`MergeOperator`], [`CompactionFilter`].
+//! - Reads as futures and streams: [`ColumnFamily::get_async`], [`DbStream`].
+//! - Copies: [`BackupEngine`], [`CheckpointOptions`], [`SstFileWriter`], [`UpdateIterator`].
+//! - Observation: [`statistics`], [`perf`], [`EventListener`].
+//! - [`Error`] and its [`ErrorKind`].
+//!
+//! # Features
+//!
+//! | feature | default | what it adds |
+//! |---|---|---|
+//! | `io_uring` | on | concurrent reads by `io_uring` instead of a pool of threads |
+//! | `snappy`, `lz4`, `zlib`, `zstd` | on | codecs; `zstd` needs a C compiler |
+//! | `bzip2` | off | a codec |
+//! | `tracing` | off | spans of flushes, compactions and other long work for the crate `tracing` |
 
 #![cfg_attr(koeldb_counts, feature(arbitrary_self_types))]
 

@@ -257,6 +257,8 @@ impl BlockBasedOptions {
     }
 
     /// Sets the filter policy of new files.
+    ///
+    /// Default: none.
     pub fn set_filter_policy(&mut self, policy: FilterPolicy) -> &mut Self {
         self.filter_policy = policy;
         self

@@ -64,15 +64,6 @@ enum_texts!(Compression {
     Compression::Zstd = "kZSTD",
 });
 
-/// The default codec of new data, as in RocksDB: the fastest that this build has.
-const DEFAULT_COMPRESSION: Compression = if cfg!(feature = "lz4") {
-    Compression::Lz4
-} else if cfg!(feature = "snappy") {
-    Compression::Snappy
-} else {
-    Compression::None
-};
-
 option_enum! {
     /// The compaction style, which determines the shape of the tree.
     pub enum CompactionStyle {
@@ -112,12 +103,6 @@ option_enum! {
         FlushOnly = "kFlushOnly",
     }
 }
-
-/// The default of `blob_garbage_collection_age_cutoff`.
-pub(super) const DEFAULT_AGE_CUTOFF: f64 = 0.25;
-
-/// The default of `blob_garbage_collection_force_threshold`: no compaction for that reason.
-pub(super) const DEFAULT_FORCE_THRESHOLD: f64 = 1.0;
 
 option_enum! {
     /// The rule by which compactions with `enable_blob_garbage_collection` empty blob files.
@@ -226,7 +211,7 @@ option_section! {
         [honoured mutable "<=5.4"] target_file_size_base: u64 = 64 << 20, "Bytes.",
             set_target_file_size_base(bytes: u64), get_target_file_size_base;
         /// Codec for levels without a more specific setting.
-        [honoured mutable "<=5.4"] compression: Compression = DEFAULT_COMPRESSION, "The codec's feature must be built in.",
+        [honoured mutable "<=5.4"] compression: Compression = if cfg!(feature = "lz4") { Compression::Lz4 } else if cfg!(feature = "snappy") { Compression::Snappy } else { Compression::None }, "The codec's feature must be built in.",
             set_compression_type(value: Compression), get_compression_type;
         /// Maps keys to prefixes for filters, hash indexes, prefix seek.
         [honoured mutable "<=5.4"] prefix_extractor: Option<Arc<dyn PrefixExtractor>> = None, "fixed:N, capped:N, rocksdb.Noop or nullptr.";
@@ -274,10 +259,10 @@ option_section! {
         [honoured mutable "6.15"] enable_blob_garbage_collection: bool = false, "",
             set_enable_blob_gc(on: bool), get_enable_blob_gc;
         /// Share of the oldest blob files subject to relocation.
-        [honoured mutable "6.15"] blob_garbage_collection_age_cutoff: f64 = DEFAULT_AGE_CUTOFF, "0..1.",
+        [honoured mutable "6.15"] blob_garbage_collection_age_cutoff: f64 = 0.25, "0..1.",
             set_blob_gc_age_cutoff(ratio: f64), get_blob_gc_age_cutoff;
         /// Garbage share of the oldest blob files that forces compactions.
-        [honoured mutable "6.26"] blob_garbage_collection_force_threshold: f64 = DEFAULT_FORCE_THRESHOLD, "0..1; 1 = never. Leveled style.",
+        [honoured mutable "6.26"] blob_garbage_collection_force_threshold: f64 = 1.0, "0..1; 1 = never. Leveled style.",
             set_blob_gc_force_threshold(ratio: f64), get_blob_gc_force_threshold;
         /// Rule by which compactions empty blob files, if `enable_blob_garbage_collection` is on.
         [honoured mutable "KoelDB"] blob_collection: BlobCollection = BlobCollection::Default, "kDefault is kAge if one of the two options of age has another value than by default, otherwise kDeadBytes. Not in RocksDB.",
@@ -464,6 +449,8 @@ macro_rules! family_accessors {
     ($Target:ident $($path:ident)?) => {
         impl $Target {
             /// Sets the comparator, which the first open fixes: opening with another name fails.
+            ///
+            /// Default: [`BytewiseComparator`](crate::BytewiseComparator).
             pub fn set_comparator(&mut self, comparator: impl Comparator) -> &mut Self {
                 self.$($path.)?comparator = KeyOrder::new(comparator);
                 self
@@ -476,6 +463,8 @@ macro_rules! family_accessors {
             }
 
             /// Sets the operator that merges operands.
+            ///
+            /// Default: none.
             pub fn set_merge_operator(&mut self, operator: impl MergeOperator) -> &mut Self {
                 self.$($path.)?merge_operator = Some(Arc::new(operator));
                 self
@@ -492,6 +481,8 @@ macro_rules! family_accessors {
             /// The level is the uppermost of the inputs, not that of the output.
             ///
             /// A column family with its own options has its own filter, or none.
+            ///
+            /// Default: none.
             pub fn set_compaction_filter(
                 &mut self,
                 name: impl Into<String>,
@@ -503,6 +494,8 @@ macro_rules! family_accessors {
             /// Applies filters created by `factory` to values in compactions.
             ///
             /// A column family with its own options has its own factory, or none.
+            ///
+            /// Default: none.
             pub fn set_compaction_filter_factory(
                 &mut self,
                 factory: impl CompactionFilterFactory,
@@ -518,6 +511,8 @@ macro_rules! family_accessors {
             }
 
             /// Sets the extractor of key prefixes for filters and prefix scans.
+            ///
+            /// Default: none.
             pub fn set_prefix_extractor(&mut self, extractor: impl PrefixExtractor) -> &mut Self {
                 self.$($path.)?prefix_extractor = Some(Arc::new(extractor));
                 self
@@ -554,6 +549,8 @@ macro_rules! family_accessors {
             }
 
             /// Sets the data structure of memtables.
+            ///
+            /// Default: a skip list.
             pub fn set_memtable_factory(&mut self, factory: MemtableFactory) -> &mut Self {
                 self.$($path.)?memtable_factory = factory;
                 self
@@ -566,6 +563,8 @@ macro_rules! family_accessors {
             }
 
             /// Sets the codec of the last level; `None` uses that of the other levels.
+            ///
+            /// Default: not set, `kDisableCompressionOption` as a text.
             pub fn set_bottommost_compression_type(
                 &mut self,
                 compression: impl Into<Option<Compression>>,
@@ -583,6 +582,8 @@ macro_rules! family_accessors {
             /// Sets the codec by level: for level 0, the base level, and those below it.
             ///
             /// Deeper levels use the last one. Empty: `compression` on all levels.
+            ///
+            /// Default: empty.
             pub fn set_compression_per_level(&mut self, levels: &[Compression]) -> &mut Self {
                 self.$($path.)?compression_per_level = levels.to_vec();
                 self
@@ -610,6 +611,8 @@ macro_rules! family_accessors {
             }
 
             /// Sets the partitioner that cuts compaction outputs by key; `None` cuts only by size.
+            ///
+            /// Default: none.
             pub fn set_sst_partitioner_factory(
                 &mut self,
                 partitioner: impl Into<Option<SstPartitioner>>,
@@ -625,6 +628,8 @@ macro_rules! family_accessors {
             }
 
             /// Sets the collectors that inspect each table that is written.
+            ///
+            /// Default: empty.
             pub fn set_table_properties_collectors(
                 &mut self,
                 collectors: &[TablePropertiesCollector],
@@ -688,6 +693,8 @@ macro_rules! family_accessors {
             }
 
             /// Sets extra factors for the target sizes of levels, used with static level sizes.
+            ///
+            /// Default: seven times 1.
             pub fn set_max_bytes_for_level_multiplier_additional(&mut self, factors: &[i32]) -> &mut Self {
                 self.$($path.)?max_bytes_for_level_multiplier_additional = factors.to_vec();
                 self
@@ -697,6 +704,8 @@ macro_rules! family_accessors {
             /// [database](crate::Options::set_db_paths); at most four.
             ///
             /// Set the same ones for each open, as for the database.
+            ///
+            /// Default: empty.
             pub fn set_cf_paths(&mut self, paths: impl IntoIterator<Item = DbPath>) -> &mut Self {
                 self.$($path.)?cf_paths = PathList(paths.into_iter().collect());
                 self

@@ -248,6 +248,8 @@ option_section! {
 
 impl FifoCompactionOptions {
     /// Sets the temperatures of tables by their ages, which must ascend.
+    ///
+    /// Default: empty.
     pub fn set_file_temperature_age_thresholds(
         &mut self,
         ages: impl Into<Vec<FileTemperatureAge>>,

@@ -24,10 +24,7 @@ use koeldb_table::plain::reader::PlainReadOptions;
 use koeldb_table::reader::{BlockBasedReadOptions, Pinning};
 
 use super::block_based::{BlockBasedOptions, DataBlockIndexType, PinningTier};
-use super::column_family::{
-    BlobCollection, ColumnFamilyOptions, CompactionPri, CompactionStyle, DEFAULT_AGE_CUTOFF,
-    DEFAULT_FORCE_THRESHOLD,
-};
+use super::column_family::{BlobCollection, ColumnFamilyOptions, CompactionPri, CompactionStyle};
 use super::compaction::{
     CompactionStopStyle, CompressionOptions, FifoCompactionOptions, Temperature,
 };
@@ -408,6 +405,12 @@ pub(crate) enum BlobRule {
     DeadBytes(DeadBytesRule),
 }
 
+/// RocksDB's default of `blob_garbage_collection_age_cutoff`.
+const ROCKSDB_AGE_CUTOFF: f64 = 0.25;
+
+/// RocksDB's default of `blob_garbage_collection_force_threshold`: no compaction for that reason.
+const ROCKSDB_FORCE_THRESHOLD: f64 = 1.0;
+
 /// Returns the rule by which compactions empty blob files, if they do.
 ///
 /// By default it is RocksDB's rule if one of the two options of that rule has another value than
@@ -419,8 +422,8 @@ pub(crate) fn blob_rule(options: &ColumnFamilyOptions) -> BlobRule {
         BlobCollection::Default => {
             let cutoff = options.blob_garbage_collection_age_cutoff;
             let threshold = options.blob_garbage_collection_force_threshold;
-            cutoff.to_bits() != DEFAULT_AGE_CUTOFF.to_bits()
-                || threshold.to_bits() != DEFAULT_FORCE_THRESHOLD.to_bits()
+            cutoff.to_bits() != ROCKSDB_AGE_CUTOFF.to_bits()
+                || threshold.to_bits() != ROCKSDB_FORCE_THRESHOLD.to_bits()
         }
     };
     match is_by_age {

@@ -514,6 +514,8 @@ impl Options {
     }
 
     /// Limits the number of open files; `None` for no limit.
+    ///
+    /// Default: none, `-1` as a text.
     pub fn set_max_open_files(&mut self, count: impl Into<Option<u32>>) -> &mut Self {
         self.db.max_open_files = count
             .into()
@@ -544,6 +546,8 @@ impl Options {
     }
 
     /// Sets the statistics, which all databases opened with it share.
+    ///
+    /// Default: none.
     pub fn set_statistics(&mut self, statistics: impl Into<Option<Statistics>>) -> &mut Self {
         self.db.statistics = statistics.into();
         self
@@ -556,6 +560,8 @@ impl Options {
     }
 
     /// Sets the directory of LOG files; empty for that of the database.
+    ///
+    /// Default: empty.
     pub fn set_db_log_dir(&mut self, path: impl AsRef<Path>) -> &mut Self {
         self.db.db_log_dir = path_text(path.as_ref());
         self
@@ -568,6 +574,8 @@ impl Options {
     }
 
     /// Sets the directory of WAL files; empty for that of the database.
+    ///
+    /// Default: empty.
     pub fn set_wal_dir(&mut self, path: impl AsRef<Path>) -> &mut Self {
         self.db.wal_dir = path_text(path.as_ref());
         self
@@ -580,6 +588,8 @@ impl Options {
     }
 
     /// Sets the daily off-peak window, `HH:mm-HH:mm` in UTC; empty for none.
+    ///
+    /// Default: empty.
     pub fn set_daily_offpeak_time_utc(&mut self, window: impl Into<String>) -> &mut Self {
         self.db.daily_offpeak_time_utc = window.into();
         self
@@ -593,6 +603,8 @@ impl Options {
 
     /// Sets the host name stored in table properties; `__hostname__` stands for that of this
     /// machine.
+    ///
+    /// Default: `__hostname__`.
     pub fn set_db_host_id(&mut self, host: impl Into<String>) -> &mut Self {
         self.db.db_host_id = host.into();
         self
@@ -605,6 +617,8 @@ impl Options {
     }
 
     /// Sets the generator of whole-file checksums; `None` for no checksums.
+    ///
+    /// Default: none.
     pub fn set_file_checksum_gen_factory(
         &mut self,
         generator: impl Into<Option<FileChecksumGenerator>>,

@@ -237,7 +237,7 @@ macro_rules! option_section {
         #[doc = concat!("Options of the section `", $section, "`, in its order.")]
         impl $Target {
             $(option_section! {
-                @accessor $place $effect $mutability $field ($default) $range [$($doc)+]
+                @accessor $place $effect $field ($default) $range [$($doc)+]
                 $($setter ($argument: $api $(, $view)?) $getter)?
             })*
         }
@@ -247,19 +247,14 @@ macro_rules! option_section {
         option_section!(@method [#[doc(hidden)]] $place accepted $($rest)*);
     };
     (@accessor $($rest:tt)*) => { option_section!(@method [] $($rest)*); };
-    (@method [$(#[$hidden:meta])?] $place:tt $effect:ident $mutability:ident $field:ident ($default:expr) $range:literal
-        [$($doc:literal)+]
-    ) => {};
-    (@method [$(#[$hidden:meta])?] $place:tt $effect:ident $mutability:ident $field:ident ($default:expr) $range:literal
-        [$($doc:literal)+]
+    (@method [$(#[$hidden:meta])?] $place:tt $effect:ident $field:ident ($default:expr) $range:literal [$($doc:literal)+]) => {};
+    (@method [$(#[$hidden:meta])?] $place:tt $effect:ident $field:ident ($default:expr) $range:literal [$($doc:literal)+]
         $setter:ident ($argument:ident : $api:ty $(, $view:ident)?) $getter:ident
     ) => {
         $(#[$hidden])?
         $(#[doc = $doc])+
         #[doc = ""]
         #[doc = concat!("Sets the option `", stringify!($field), "`. Default: `", stringify!($default), "`. ", $range)]
-        #[doc = ""]
-        #[doc = option_section!(@mutable_doc $mutability)]
         #[doc = ""]
         #[doc = option_section!(@effect_doc $effect)]
         pub fn $setter(&mut self, $argument: $api) -> &mut Self {
@@ -298,8 +293,6 @@ macro_rules! option_section {
     (@declined_effect $setter:ident) => { $crate::options::registry::Effect::Honoured };
     (@declined_range) => { "only the default is accepted" };
     (@declined_range $setter:ident) => { "Set in code; as a text only the default is accepted." };
-    (@mutable_doc mutable) => { "[`Db::set_options`](crate::Db::set_options) can change it." };
-    (@mutable_doc fixed) => { "" };
     (@effect_doc honoured) => { "" };
     (@effect_doc accepted) => { "Accepted without effect; an open announces it." };
     (@effect_doc refused) => { "Only the default is accepted." };

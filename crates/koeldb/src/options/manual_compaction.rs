@@ -84,7 +84,7 @@ impl CompactRangeOptions {
     ///
     /// `None` is the option of the column family. Other values are limited to that range.
     ///
-    /// Default: `-1`.
+    /// Default: the column family's.
     pub fn set_blob_garbage_collection_age_cutoff(
         &mut self,
         share: impl Into<Option<f64>>,
@@ -161,8 +161,6 @@ impl CompactRangeOptions {
         /// Default: `false`.
         change_level: bool, set_change_level, get_change_level;
         /// Sets whether, and when, the last level is rewritten.
-        ///
-        /// Default: [`BottommostLevelCompaction::IfHaveCompactionFilter`].
         bottommost_level_compaction: BottommostLevelCompaction, set_bottommost_level_compaction,
             get_bottommost_level_compaction;
         /// Sets whether the memtable is first flushed even if that stalls writers, as for
@@ -182,8 +180,6 @@ impl CompactRangeOptions {
         target_path_id: u32, set_target_path_id, get_target_path_id;
         /// Sets whether values in old blob files are moved to new ones, so that the old ones become
         /// obsolete.
-        ///
-        /// Default: [`BlobGarbageCollectionPolicy::UseDefault`].
         blob_garbage_collection_policy: BlobGarbageCollectionPolicy,
             set_blob_garbage_collection_policy, get_blob_garbage_collection_policy;
     }
@@ -208,7 +204,7 @@ impl CompactionOptions {
 
     /// Sets the codec of the output; `None` for that of the output level.
     ///
-    /// Default: the codec of the level.
+    /// Default: not set.
     pub fn set_compression(&mut self, compression: impl Into<Option<Compression>>) -> &mut Self {
         self.compression = compression.into();
         self

@@ -53,6 +53,8 @@ impl fmt::Debug for Plugins {
 
 impl Options {
     /// Uses the files, clock and background threads of this environment.
+    ///
+    /// Default: the operating system.
     pub fn set_env(&mut self, env: &Env) -> &mut Self {
         self.plugins.env = env.clone();
         self

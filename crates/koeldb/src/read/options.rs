@@ -186,7 +186,7 @@ impl ReadOptions {
 
     /// Sets the sources that a read may use.
     ///
-    /// Default: [`ReadTier::All`].
+    /// Default: `ReadTier::All`.
     pub fn set_read_tier(&mut self, tier: ReadTier) -> &mut Self {
         self.read_tier = tier;
         self.find_takes_level()
@@ -300,8 +300,6 @@ impl ReadOptions {
     /// A multi-get waits for all its blocks anyway, so it reads those that are not in memory together,
     /// whatever is set here, if io_uring reads or `use_direct_reads` is set; else threads do so if this
     /// is on.
-    ///
-    /// Default: [`Switch::Auto`].
     pub fn set_async_io(&mut self, on: impl Into<Switch>) -> &mut Self {
         self.async_io = on.into();
         self
@@ -358,7 +356,7 @@ impl ReadOptions {
         /// Sets the bytes of values after which the other keys of a multi-get fail with `Aborted`; at
         /// least one key is read.
         ///
-        /// Default: no limit.
+        /// Default: `u64::MAX`.
         value_size_soft_limit: u64, set_value_size_soft_limit, get_value_size_soft_limit;
         /// Sets whether checksums of blocks read from files are verified.
         ///

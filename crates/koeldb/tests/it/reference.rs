@@ -146,39 +146,33 @@ fn counts(out: &mut String, infos: &[OptionInfo]) {
     );
 }
 
-/// The tables of the options of single calls, which have setters and no texts.
-fn calls(infos: &[OptionInfo]) -> String {
-    let mut out = String::from(CALLS);
-    let mut section = "";
-    for info in infos {
-        if info.section != section {
-            section = info.section;
-            let _ = write!(
-                out,
-                "\n### {section}\n\n| option | default | effect | description |\n|---|---|---|---|\n"
-            );
-        }
-        let effect = match info.effect {
-            Effect::Honoured => "honoured",
-            Effect::Accepted => "accepted, without effect",
-            _ => "no setter: every call has the default",
-        };
+/// Appends a table of options of single calls for each kind of call.
+fn calls(out: &mut String, infos: &[OptionInfo]) {
+    out.push_str(CALLS);
+    for of_section in infos.chunk_by(|one, next| one.section == next.section) {
         let _ = writeln!(
             out,
-            "| `{}` | `{}` | {effect} | {} |",
-            info.name,
-            info.default,
-            cell(&info.documentation)
+            "### {}\n\n| option | default | effect | description |\n|---|---|---|---|",
+            of_section[0].section
         );
+        for info in of_section {
+            let effect = match info.effect {
+                Effect::Honoured => "honoured",
+                Effect::Accepted => "accepted, without effect",
+                Effect::Refused => "no setter: each call has the default",
+                effect => panic!("{effect:?} of {}", info.name),
+            };
+            let _ = writeln!(
+                out,
+                "| `{}` | {} | {effect} | {} |",
+                info.name,
+                code(&info.default),
+                cell(&info.documentation),
+            );
+        }
+        out.push('\n');
     }
-    out
 }
-
-const CALLS: &str = "\
-## Options of single calls
-
-Those of a read, a write and so on are set at each call, by the setters of their structs.
-";
 
 fn reference(infos: &[OptionInfo]) -> String {
     let setters = setters();
@@ -209,7 +203,9 @@ fn reference(infos: &[OptionInfo]) -> String {
         }
         out.push('\n');
     }
-    out.push_str(&calls(Options::call_registry()));
+    calls(&mut out, Options::call_registry());
+    out.truncate(out.trim_end().len());
+    out.push('\n');
     out
 }
 
@@ -221,7 +217,8 @@ const INTRODUCTION: &str = "\
 Every option of RocksDB 11.9 under its name, and those that only KoelDB has. Options are set by a
 setter, by name in an option string (`Options::apply_str`) or by an OPTIONS file
 (`Options::load_latest`). Options whose column *at run time* is *yes* can be changed while the
-database is open (`Db::set_options`, `Db::set_db_options`). The options of single calls are at the end.
+database is open (`Db::set_options`, `Db::set_db_options`). Options of
+[single calls](#options-of-single-calls), as reads and writes, come last.
 
 An option is *honoured*: the code reads it, which a test checks. Or it is *accepted*: it is kept, written back
 and announced by each open that sets it, but has no effect; it could only change speed, space or
@@ -230,6 +227,15 @@ because it would change answers or durability.
 
 The last sentence of a description, *Checked*, has the legal values and combinations that an open
 checks. It collects the settings that break such a rule into one error.
+
+";
+
+const CALLS: &str = "\
+## Options of single calls
+
+Reads, writes, flushes and other calls take these structs of options. They have setters but no texts,
+so they are in no option string and no OPTIONS file. `set_` and the name of an option is its setter,
+unless the struct's documentation has another one.
 
 ";
 
@@ -267,6 +273,57 @@ fn the_option_reference_is_that_of_the_registry() {
         &repository().join("docs/options.md"),
         &reference(Options::registry()),
     );
+}
+
+/// The documentation of each `pub fn set_…` in the sources of options, by name.
+fn setter_documentation() -> BTreeMap<String, String> {
+    let mut out = BTreeMap::new();
+    for entry in fs::read_dir(repository().join("crates/koeldb/src/options")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            continue;
+        }
+        let mut documentation = String::new();
+        for line in fs::read_to_string(path).unwrap().lines().map(str::trim) {
+            if let Some(text) = line.strip_prefix("///") {
+                documentation.push_str(text);
+            } else if let Some(rest) = line.strip_prefix("pub fn set_") {
+                let name = rest.split_once('(').map_or(rest, |(name, _)| name);
+                out.insert(format!("set_{name}"), std::mem::take(&mut documentation));
+            } else if !line.starts_with('#') {
+                documentation.clear();
+            }
+        }
+    }
+    out
+}
+
+/// Setters in the tables get their sentence from the macro; this checks those written by hand.
+#[test]
+fn setters_written_by_hand_name_the_default() {
+    let documentation = setter_documentation();
+    let mut count = 0;
+    for info in Options::registry() {
+        let is_struct = info.default.starts_with('{') || info.default.len() > 60;
+        if info.effect != Effect::Honoured || info.setter.is_some() || is_struct {
+            continue;
+        }
+        let Some(text) = documentation.get(&format!("set_{}", info.name)) else {
+            continue;
+        };
+        count += 1;
+        assert!(
+            text.to_lowercase().contains("default"),
+            "set_{} names no default, which is {:?}",
+            info.name,
+            info.default
+        );
+        if let Some((_, rest)) = text.split_once("Default: `") {
+            let named = rest.split_once('`').unwrap().0;
+            assert_eq!(named, info.default, "the default of {}", info.name);
+        }
+    }
+    assert!(count > 15, "{count} setters were found");
 }
 
 #[test]
