@@ -7,6 +7,7 @@
 //! - [`SnapshotDir`] is a snapshot: a checkpoint of the state, sent and installed as files.
 //! - [`LogStore`] and [`StateMachine`] adapt them to openraft; an [`Application`] says what requests
 //!   do to the state.
+//! - `v0_9`, with the feature `openraft-0-9`, has the adapters to the stable release of openraft.
 //! - [`tcp`] is a node and its clients over TCP, for clusters with one group.
 //!
 //! The first three know nothing of openraft. Building and installing a snapshot run in a thread of
@@ -43,6 +44,8 @@ mod state;
 mod state_machine;
 mod syncer;
 pub mod tcp;
+#[cfg(feature = "openraft-0-9")]
+pub mod v0_9;
 
 pub use application::{Application, StateBatch};
 pub use encoding::{Encoding, Postcard};

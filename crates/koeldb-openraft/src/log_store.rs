@@ -19,7 +19,7 @@ use crate::logs::GroupLog;
 use crate::syncer::Completion;
 
 /// The byte limit of the entries that one read for replication returns.
-const READ_BYTES: usize = 1 << 20;
+pub(crate) const READ_BYTES: usize = 1 << 20;
 
 /// The shared index of the last log entry that is durable in the state or a snapshot.
 ///
@@ -48,8 +48,13 @@ impl DurableIndex {
         self.raise(index);
     }
 
+    /// Returns the position set by [`DurableIndex::set_opened`].
+    pub(crate) fn opened(&self) -> Option<&(u64, Vec<u8>)> {
+        self.opened.get()
+    }
+
     /// Returns whether the entry at `index` is durable in the state or a snapshot.
-    fn covers(&self, index: u64) -> bool {
+    pub(crate) fn covers(&self, index: u64) -> bool {
         index < self.count.load(Ordering::Acquire)
     }
 }
@@ -122,7 +127,7 @@ impl<C: RaftTypeConfig, E: Encoding> LogStore<C, E> {
     /// yet when a snapshot was installed, or lost entries that the state has from a flush. What it
     /// has behind that position continues the other entry, so it is not committed.
     async fn reconcile(&self) -> io::Result<()> {
-        let opened = self.durable.as_ref().and_then(|it| it.opened.get());
+        let opened = self.durable.as_ref().and_then(DurableIndex::opened);
         let Some((index, id)) = opened else {
             return Ok(());
         };

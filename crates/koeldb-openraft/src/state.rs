@@ -304,6 +304,18 @@ impl StateStore {
         Ok((own, db))
     }
 
+    /// Creates an empty directory for a snapshot to be received; it is removed with its last handle.
+    #[cfg(feature = "openraft-0-9")]
+    pub(crate) fn receive_snapshot(&self) -> Result<SnapshotDir> {
+        let own = self.snapshot_path(&mut self.current());
+        // Not a number: the next open removes what a crash leaves.
+        let path = own.with_extension("received");
+        self.shared.fs.create_dir_all(&path)?;
+        let snapshot = SnapshotDir::new(&self.shared.fs, &path, Vec::new());
+        snapshot.supersede();
+        Ok(snapshot)
+    }
+
     /// Reserves the next directory number and returns the path of a new snapshot with it.
     fn snapshot_path(&self, current: &mut Current) -> PathBuf {
         let number = current.next;

@@ -23,7 +23,7 @@ use crate::snapshot::SnapshotDir;
 use crate::state::StateStore;
 
 /// The size in bytes at which a batch of applied entries is written to the state.
-const BATCH_BYTES: usize = 1 << 20;
+pub(crate) const BATCH_BYTES: usize = 1 << 20;
 
 /// A Raft group's state machine for openraft: an [`Application`] on a [`StateStore`].
 pub struct StateMachine<C: RaftTypeConfig, A, E = Postcard> {

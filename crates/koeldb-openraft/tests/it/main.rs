@@ -8,3 +8,5 @@ mod state;
 mod suite;
 mod support;
 mod tcp;
+#[cfg(feature = "openraft-0-9")]
+mod v0_9;
