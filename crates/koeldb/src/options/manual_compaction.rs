@@ -161,6 +161,8 @@ impl CompactRangeOptions {
         /// Default: `false`.
         change_level: bool, set_change_level, get_change_level;
         /// Sets whether, and when, the last level is rewritten.
+        ///
+        /// Default: [`BottommostLevelCompaction::IfHaveCompactionFilter`].
         bottommost_level_compaction: BottommostLevelCompaction, set_bottommost_level_compaction,
             get_bottommost_level_compaction;
         /// Sets whether the memtable is first flushed even if that stalls writers, as for
@@ -180,6 +182,8 @@ impl CompactRangeOptions {
         target_path_id: u32, set_target_path_id, get_target_path_id;
         /// Sets whether values in old blob files are moved to new ones, so that the old ones become
         /// obsolete.
+        ///
+        /// Default: [`BlobGarbageCollectionPolicy::UseDefault`].
         blob_garbage_collection_policy: BlobGarbageCollectionPolicy,
             set_blob_garbage_collection_policy, get_blob_garbage_collection_policy;
     }

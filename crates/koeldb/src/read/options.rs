@@ -300,6 +300,8 @@ impl ReadOptions {
     /// A multi-get waits for all its blocks anyway, so it reads those that are not in memory together,
     /// whatever is set here, if io_uring reads or `use_direct_reads` is set; else threads do so if this
     /// is on.
+    ///
+    /// Default: [`Switch::Auto`].
     pub fn set_async_io(&mut self, on: impl Into<Switch>) -> &mut Self {
         self.async_io = on.into();
         self

@@ -288,8 +288,12 @@ fn setter_documentation() -> BTreeMap<String, String> {
             if let Some(text) = line.strip_prefix("///") {
                 documentation.push_str(text);
             } else if let Some(rest) = line.strip_prefix("pub fn set_") {
-                let name = rest.split_once('(').map_or(rest, |(name, _)| name);
-                out.insert(format!("set_{name}"), std::mem::take(&mut documentation));
+                let name = rest.split_once(['(', '<']).map_or(rest, |(name, _)| name);
+                let text = std::mem::take(&mut documentation);
+                // What changes a cache in use is no option.
+                if !rest.contains("(&self") {
+                    out.insert(format!("set_{name}"), text);
+                }
             } else if !line.starts_with('#') {
                 documentation.clear();
             }
