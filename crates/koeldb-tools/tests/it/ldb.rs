@@ -784,3 +784,60 @@ fn doctor_examines_tables_in_several_directories() {
     let out = succeed("ldb", &[&db, "doctor", "--try_load_options=false", &paths]);
     assert!(out.contains("errors: 0"), "{out}");
 }
+
+#[test]
+fn blob_options_are_set_by_the_flags_of_rocksdb() {
+    let scratch = Scratch::new();
+    let db = scratch.db();
+    let flags = [
+        &db,
+        "--enable_blob_files",
+        "--min_blob_size=2",
+        "--blob_file_size=2097152",
+        "--blob_compression_type=lz4",
+    ];
+    let with = |words: &[&str]| succeed("ldb", &[&flags[..], words].concat());
+    with(&["--create_if_missing", "put", "koel", "Eudynamys"]);
+    with(&["put", "k", "v"]);
+    with(&["compact"]);
+    let files = succeed(
+        "ldb",
+        &[&db, "list_live_files_metadata", "--sort_by_filename"],
+    );
+    assert!(files.contains(".blob, column family 'default'"), "{files}");
+    assert_eq!(succeed("ldb", &[&db, "get", "koel"]), "Eudynamys\n");
+    let err = fail(
+        "ldb",
+        &[
+            &db,
+            "--enable_blob_garbage_collection",
+            "--blob_garbage_collection_age_cutoff=2",
+            "put",
+            "k",
+            "v",
+        ],
+    );
+    assert!(err.contains("blob_garbage_collection_age_cutoff"), "{err}");
+}
+
+#[test]
+fn a_copy_of_a_manifest_is_dumped_whatever_its_number() {
+    let scratch = Scratch::new();
+    let db = scratch.db();
+    succeed(
+        "ldb",
+        &[&db, "--create_if_missing", "put", "koel", "Eudynamys"],
+    );
+    let directory = scratch.0.join("db");
+    let name = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+    let entries = std::fs::read_dir(&directory).expect("the database");
+    let manifest = entries
+        .map(|entry| name(&entry.expect("an entry")))
+        .find(|name| name.starts_with("MANIFEST-"))
+        .expect("a MANIFEST");
+    let copy = directory.join(format!("{manifest}1"));
+    std::fs::copy(directory.join(&manifest), &copy).expect("a copy");
+    let path = format!("--path={}", copy.display());
+    let dumped = succeed("ldb", &["manifest_dump", &path]);
+    assert_eq!(dumped, succeed("ldb", &[&db, "manifest_dump"]));
+}
