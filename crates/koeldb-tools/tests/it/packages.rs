@@ -1,5 +1,4 @@
-//! What people see of a published crate outside of the repository: its metadata, its README and its
-//! licences.
+//! The packages of published crates: metadata, README and licences, complete without the repository.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -290,7 +290,7 @@ fn setter_documentation() -> BTreeMap<String, String> {
             } else if let Some(rest) = line.strip_prefix("pub fn set_") {
                 let name = rest.split_once(['(', '<']).map_or(rest, |(name, _)| name);
                 let text = std::mem::take(&mut documentation);
-                // What changes a cache in use is no option.
+                // Setters of options take `&mut self`; others change a cache that is in use.
                 if !rest.contains("(&self") {
                     out.insert(format!("set_{name}"), text);
                 }
