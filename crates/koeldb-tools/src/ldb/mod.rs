@@ -33,6 +33,7 @@ use std::io;
 use std::process::ExitCode;
 
 use crate::command_line;
+use crate::sst_dump::Trouble;
 use args::{Cli, Command};
 use output::Output;
 
@@ -54,6 +55,15 @@ impl From<io::Error> for Failure {
 impl From<koeldb::Error> for Failure {
     fn from(error: koeldb::Error) -> Self {
         Failure::Message(error.to_string())
+    }
+}
+
+impl From<Trouble> for Failure {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Output(error) => error.into(),
+            Trouble::Table(error) => error.into(),
+        }
     }
 }
 
@@ -100,6 +110,10 @@ pub(crate) fn command() -> clap::Command {
 
 fn execute(cli: &Cli, out: &mut Output) -> Outcome {
     let global = &cli.global;
+    if global.create_if_missing && !cli.command.may_create() {
+        let message = "this command does not take --create_if_missing: it creates no database";
+        return Err(Failure::Message(message.to_owned()));
+    }
     match &cli.command {
         Command::Put { key, value } => data::put(global, key, value, out),
         Command::Batchput { pairs } => data::batch_put(global, pairs, out),
@@ -129,8 +143,18 @@ fn execute(cli: &Cli, out: &mut Output) -> Outcome {
         Command::ListLiveFilesMetadata { sort_by_filename } => {
             admin::live_files(global, *sort_by_filename, out)
         }
-        Command::DumpLiveFiles => files::dump(global, out),
-        Command::BlobDump { path, show_values } => blobs::dump(path, *show_values, out),
+        Command::DumpLiveFiles(contents) => files::dump(global, *contents, out),
+        Command::BlobDump { path, show_values } => {
+            let values = match show_values {
+                true => blobs::Values::Stored,
+                false => blobs::Values::Hidden,
+            };
+            let what = blobs::BlobDump {
+                values,
+                states: true,
+            };
+            blobs::dump(path, what, out)
+        }
         Command::ListFileRangeDeletes { max_keys } => files::range_deletes(global, *max_keys, out),
         Command::Checkpoint { checkpoint_dir } => {
             transfers::checkpoint(global, checkpoint_dir, out)

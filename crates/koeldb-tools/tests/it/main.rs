@@ -7,6 +7,7 @@
 
 mod book;
 mod db_bench;
+mod judge;
 mod ldb;
 mod packages;
 mod sst_dump;
