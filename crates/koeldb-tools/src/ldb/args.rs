@@ -38,6 +38,19 @@ Commands of RocksDB's ldb that do not exist here:
   update_manifest                            it records temperatures, which have no effect here
   query                                      each of its commands is a command of ldb";
 
+/// Moves flags from before the command to behind it: clap accepts those of a command only there.
+///
+/// Flags that stand before the command have the form `--flag` or `--flag=value`.
+pub(super) fn with_command_first(words: &[String]) -> Vec<String> {
+    let flags = words.iter().take_while(|word| word.starts_with("--"));
+    let count = flags.count();
+    let mut moved = words.to_vec();
+    if count < moved.len() {
+        moved[..=count].rotate_right(1);
+    }
+    moved
+}
+
 impl Command {
     /// Whether the command takes `--create_if_missing`.
     pub(super) fn may_create(&self) -> bool {
@@ -357,6 +370,14 @@ pub(super) enum Command {
         #[arg(long)]
         print_old_levels: bool,
     },
+    /// Compacts the column family by a job in a directory, which remote_compaction_worker runs.
+    ///
+    /// Fails if no worker answers within two minutes.
+    RemoteCompactionPrimary(JobDirectory),
+    /// Waits for the job of remote_compaction_primary in a directory, and runs it.
+    ///
+    /// The tables are written to the directory `output` in it. Nothing changes in the database.
+    RemoteCompactionWorker(JobDirectory),
     /// Removes a table from the tree: its entries are lost, and older ones of their keys reappear.
     UnsafeRemoveSstFile {
         /// The number of the table.
@@ -402,6 +423,15 @@ pub(super) struct Backups {
     /// Threads that copy.
     #[arg(long, value_name = "COUNT")]
     pub(super) num_threads: Option<usize>,
+}
+
+/// The place of a remote compaction.
+#[derive(Args, Debug)]
+#[command(rename_all = "snake_case")]
+pub(super) struct JobDirectory {
+    /// Directory of the job, which primary and worker share.
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(super) job_dir: PathBuf,
 }
 
 #[derive(Args, Debug)]

@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use koeldb::{
-    ColumnFamily, ColumnFamilyOptions, ConfigOptions, Db, ErrorKind, EventListener, Options,
-    TransactionDbOptions,
+    ColumnFamily, ColumnFamilyOptions, ConfigOptions, Db, ErrorKind, Options, TransactionDbOptions,
 };
 
 use super::args::{BlobFlags, Global};
@@ -50,14 +49,12 @@ pub(super) fn open_to_write(global: &Global) -> Outcome<Database> {
     open(global, false, |_| ())
 }
 
-/// Opens the database for writing, with an event listener.
+/// Opens the database for writing; `prepare` may change the options.
 pub(super) fn open_to_write_with(
     global: &Global,
-    listener: impl EventListener,
+    prepare: impl FnOnce(&mut Options),
 ) -> Outcome<Database> {
-    open(global, false, |options| {
-        options.add_event_listener(listener);
-    })
+    open(global, false, prepare)
 }
 
 /// Opens the database with the mode and options of the flags; `prepare` may change the options.

@@ -6,6 +6,7 @@
 //! - `manifest`, `wal`, `internal`, `blobs`: contents of the files, read without opening the database.
 //! - `tree`: a column family's tables, read likewise. `doctor`, `explain`, `lsm` say what they mean.
 //! - `offline`: changes to the MANIFEST of a closed database. `top`: a running database.
+//! - `remote`: a compaction by another process.
 //!
 //! Commands, flags and output follow RocksDB's `ldb`. Failures print `Failed: …` on standard error
 //! and exit with 1.
@@ -24,6 +25,7 @@ mod manifest;
 mod offline;
 mod output;
 mod prefixes;
+mod remote;
 mod top;
 mod transfers;
 mod tree;
@@ -32,9 +34,12 @@ mod wal;
 use std::io;
 use std::process::ExitCode;
 
+use clap::Parser;
+use clap::error::ErrorKind;
+
 use crate::command_line;
 use crate::sst_dump::Trouble;
-use args::{Cli, Command};
+use args::{Cli, Command, JobDirectory};
 use output::Output;
 
 /// The error with which a command fails.
@@ -77,7 +82,14 @@ type Outcome<T = ()> = Result<T, Failure>;
 
 /// Runs `ldb` with the words of its command line, without the name of the program.
 pub fn run(words: &[String]) -> ExitCode {
-    let cli: Cli = match command_line::parse("ldb", words) {
+    let is_misplaced = |error: clap::Error| error.kind() == ErrorKind::UnknownArgument;
+    let parsed =
+        Cli::try_parse_from(std::iter::once("ldb").chain(words.iter().map(String::as_str)));
+    let words = match parsed.is_err_and(is_misplaced) {
+        true => args::with_command_first(words),
+        false => words.to_vec(),
+    };
+    let cli: Cli = match command_line::parse("ldb", &words) {
         Ok(cli) => cli,
         Err(status) => return status,
     };
@@ -172,6 +184,12 @@ fn execute(cli: &Cli, out: &mut Output) -> Outcome {
             new_levels,
             print_old_levels,
         } => offline::reduce_levels(global, *new_levels, *print_old_levels, out),
+        Command::RemoteCompactionPrimary(JobDirectory { job_dir }) => {
+            remote::compact(global, job_dir, out)
+        }
+        Command::RemoteCompactionWorker(JobDirectory { job_dir }) => {
+            remote::work(global, job_dir, out)
+        }
         Command::UnsafeRemoveSstFile { number } => offline::remove_table(global, *number, out),
         Command::Repair { verbose } => admin::repair(global, *verbose, out),
     }

@@ -58,6 +58,19 @@ fn keys_are_put_read_and_deleted() {
 }
 
 #[test]
+fn flags_of_a_command_may_stand_before_it() {
+    let scratch = Scratch::new();
+    ldb(
+        &scratch,
+        &["--create_if_missing", "batchput", "a", "1", "b", "2"],
+    );
+    let words = ["--max_keys=1", "--hex", "scan", "--no_value"];
+    assert_eq!(ldb(&scratch, &words), "0x61\n");
+    let err = fail("ldb", &[&scratch.db(), "--nosuch", "scan"]);
+    assert!(err.contains("--nosuch"), "{err}");
+}
+
+#[test]
 fn columns_are_put_read_and_printed() {
     let scratch = Scratch::new();
     let put = [

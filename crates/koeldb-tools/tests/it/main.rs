@@ -10,6 +10,7 @@ mod db_bench;
 mod judge;
 mod ldb;
 mod packages;
+mod remote;
 mod sst_dump;
 
 use std::path::{Path, PathBuf};
