@@ -495,6 +495,7 @@ flag_table! {
     row_cache_size: i64 = 0, Cache, Refused("there is no row cache"), "Bytes of the row cache. 0: none.";
     same_value_percentage: i32 = 0, Keys, Bench, "Share of values that are all the same.";
     sample_for_compression: i64 = 0, Compaction, Sets(Scope::Family, "sample_for_compression"), "Try codecs on sampled blocks and report their ratios.";
+    secondary_path: String = "", Work, Bench, "openandcompact: the directory of its output.";
     seed: i64 = 0, Run, Bench, "Base of all pseudo-random numbers; the same seed gives the same keys. 0 takes the clock.";
     seek_missing_prefix: bool = false, Work, Bench, "seekrandom: seeks to prefixes that do not exist. Needs prefix_size above 8.";
     seek_nexts: i32 = 0, Work, Bench, "Steps after each seek.";

@@ -1,4 +1,4 @@
-//! Remote compactions of the tools: `ldb` as primary and as worker.
+//! Remote compactions of the tools: `ldb` as primary and as worker, `db_bench`.
 
 use super::{Scratch, fail, run, succeed};
 
@@ -75,4 +75,31 @@ fn a_primary_compacts_itself_and_fails_if_its_worker_does() {
         assert!(error.contains("OpenAndCompact: "), "{error}");
     });
     assert_eq!(succeed("ldb", &[&db, "scan"]), before);
+}
+
+#[test]
+fn the_compaction_of_a_worker_is_measured() {
+    let scratch = Scratch::new();
+    let db = scratch.db();
+    let place = format!("--secondary_path={}", scratch.file("output"));
+    let words = [
+        &db,
+        "--benchmarks=fillrandom,flush,openandcompact,openandcompact,readrandom",
+        "--num=1000",
+        "--disable_auto_compactions",
+        "--threads=2",
+    ];
+    let error = fail("db_bench", &words);
+    assert!(error.contains("--secondary_path"), "{error}");
+    let out = succeed("db_bench", &[&words[..], &[&place]].concat());
+    assert_eq!(out.matches("Input files: 1 files, ").count(), 2, "{out}");
+    assert_eq!(out.matches("OpenAndCompact status: OK").count(), 2, "{out}");
+    assert_eq!(
+        out.matches("Output: 1 files, average size: ").count(),
+        2,
+        "{out}"
+    );
+    // The database did not change.
+    let tables = succeed("ldb", &[&db, "list_live_files_metadata", "--json"]);
+    assert!(tables.contains("\"level\":0"), "{tables}");
 }

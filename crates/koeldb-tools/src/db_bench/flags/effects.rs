@@ -36,6 +36,7 @@ const TEXTS: &[(&str, &str)] = &[
     ("report", "/r"),
     ("report_file", "/r"),
     ("restore_dir", "/r"),
+    ("secondary_path", "/s"),
     ("statistics_string", "/s"),
     ("truth_db", "/t"),
     ("universal_stop_style", "0"),
