@@ -13,6 +13,7 @@ use koeldb::{
     RateLimiter, RateLimiterMode, TransactionDbOptions, WriteBufferManager,
 };
 
+use super::compaction_workers;
 use super::flags::{Flags, is_set_by_row};
 use super::options::{self, OptionText};
 use super::plan::{Failure, Outcome};
@@ -253,6 +254,7 @@ pub(crate) fn open(flags: &Flags, components: &Components) -> Outcome<Databases>
         if let Some(wal_dir) = wal_dir {
             options.set_wal_dir(wal_dir);
         }
+        compaction_workers::install_service(flags, &mut options)?;
         let database = open_one(&options, &path, flags);
         all.push(database.map_err(|error| Failure::of("open error", &error))?);
     }

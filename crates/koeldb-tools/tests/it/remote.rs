@@ -103,3 +103,22 @@ fn the_compaction_of_a_worker_is_measured() {
     let tables = succeed("ldb", &[&db, "list_live_files_metadata", "--json"]);
     assert!(tables.contains("\"level\":0"), "{tables}");
 }
+
+#[test]
+fn compactions_of_a_benchmark_run_in_workers() {
+    let scratch = Scratch::new();
+    let words = [
+        &scratch.db(),
+        "--benchmarks=fillrandom,waitforcompaction,compact,readrandom",
+        "--num=20000",
+        "--write_buffer_size=65536",
+        "--compaction_workers=2",
+    ];
+    let out = succeed("db_bench", &words);
+    let (_, figures) = out.split_once("Compaction workers: ").unwrap();
+    let (jobs, rest) = figures.split_once(" jobs, ").unwrap();
+    assert!(jobs.parse::<u64>().unwrap() > 0, "{figures}");
+    assert!(rest.starts_with("0 failed, "), "{figures}");
+    assert!(out.contains("readrandom"), "{out}");
+    assert!(!scratch.0.join("db-jobs").exists());
+}
