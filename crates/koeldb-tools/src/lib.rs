@@ -10,6 +10,7 @@
 mod columns;
 mod command_line;
 pub mod db_bench;
+mod entries;
 mod histogram;
 mod json;
 pub mod ldb;

@@ -14,7 +14,7 @@ use koeldb_base::{Error, Result};
 const MAGIC: u32 = 0x0024_8f37;
 
 /// The version of the format.
-const VERSION: u32 = 1;
+pub const VERSION: u32 = 1;
 
 /// The flag of files whose values expire, which the older `BlobDB` writes.
 const HAS_TTL: u8 = 1;

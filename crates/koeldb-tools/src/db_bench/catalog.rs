@@ -5,8 +5,8 @@ use super::plan::{Failure, Outcome, Plan};
 use super::values::ValueSizes;
 use super::work::state::{self, StateFn};
 use super::work::{
-    background, codec, deterministic, entity, mixed, mixgraph, multi_scan, operands, read, replace,
-    scan, time_series, transaction, transfer, verify, write,
+    background, codec, deterministic, entity, mixed, mixgraph, multi_scan, operands, read, remote,
+    replace, scan, time_series, transaction, transfer, verify, write,
 };
 use super::worker::{ThreadedWork, WorkFn};
 
@@ -495,6 +495,14 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
             transfer::restore,
         )
     },
+    Benchmark {
+        one_thread: Some(""),
+        ..threads(
+            "openandcompact",
+            "compacts all tables as a remote worker does, into secondary_path",
+            remote::open_and_compact,
+        )
+    },
     threads(
         "crc32c",
         "computes CRC-32C of blocks, 5000 MiB or duration",
@@ -574,7 +582,6 @@ pub(crate) const ABSENT: &[(&str, &str)] = &[
         "multireadrandomcoroutine",
         "multireadrandom with --async_io reads concurrently",
     ),
-    ("openandcompact", "remote compactions have no benchmark yet"),
     (
         "readrandomcoroutine",
         "multireadrandom with --async_io reads concurrently",

@@ -13,7 +13,8 @@ use koeldb::{
     RateLimiter, RateLimiterMode, TransactionDbOptions, WriteBufferManager,
 };
 
-use super::flags::Flags;
+use super::compaction_workers;
+use super::flags::{Flags, is_set_by_row};
 use super::options::{self, OptionText};
 use super::plan::{Failure, Outcome};
 use super::work::time_series::{ExpiredFilter, Expiry};
@@ -253,6 +254,7 @@ pub(crate) fn open(flags: &Flags, components: &Components) -> Outcome<Databases>
         if let Some(wal_dir) = wal_dir {
             options.set_wal_dir(wal_dir);
         }
+        compaction_workers::install_service(flags, &mut options)?;
         let database = open_one(&options, &path, flags);
         all.push(database.map_err(|error| Failure::of("open error", &error))?);
     }
@@ -287,13 +289,13 @@ fn open_one(options: &Options, path: &Path, flags: &Flags) -> koeldb::Result<Dat
     })
 }
 
-/// Prints the options without effect that the command line or an options file sets, once for a run that
-/// opens several databases. The flags have RocksDB's defaults, which nobody chose.
+/// Prints the options without effect that an options file or several flags together set, once for a run
+/// that opens several databases.
 fn announce_settings_without_effect(db: &Db, flags: &Flags) {
     static ANNOUNCED: Once = Once::new();
     ANNOUNCED.call_once(|| {
         for setting in db.settings_without_effect() {
-            if !flags.options_file.is_empty() || !flags.leaves_default(&setting.name) {
+            if !flags.options_file.is_empty() || !is_set_by_row(&setting.name) {
                 eprintln!("Note: {setting} has no effect");
             }
         }

@@ -11,6 +11,8 @@
 mod command_line;
 mod value;
 
+use koeldb::Options;
+
 #[cfg(test)]
 use command_line::REMOVED;
 pub(crate) use command_line::{Command, CommandLine, parse};
@@ -90,6 +92,26 @@ pub(crate) enum Scope {
     Compression,
 }
 
+impl Scope {
+    /// Returns the section of the engine's options, and the prefix of their dotted names.
+    fn section(self) -> (&'static str, &'static str) {
+        match self {
+            Scope::Db => ("DBOptions", ""),
+            Scope::Family => ("CFOptions", ""),
+            Scope::Table => ("TableOptions/BlockBasedTable", "table_factory."),
+            Scope::Universal => (
+                "CFOptions/compaction_options_universal",
+                "compaction_options_universal.",
+            ),
+            Scope::Fifo => (
+                "CFOptions/compaction_options_fifo",
+                "compaction_options_fifo.",
+            ),
+            Scope::Compression => ("CFOptions/compression_opts", "compression_opts."),
+        }
+    }
+}
+
 /// The effect of a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
@@ -115,6 +137,44 @@ pub(crate) struct FlagInfo {
     pub(crate) help: &'static str,
 }
 
+impl FlagInfo {
+    /// Returns the effect in the engine of the option that the flag sets; `None` if it sets none.
+    pub(crate) fn effect_of_option(&self) -> Option<koeldb::Effect> {
+        let Effect::Sets(scope, option) = self.effect else {
+            return None;
+        };
+        let (section, _) = scope.section();
+        let mut options = Options::registry().iter();
+        let info = options.find(|info| info.section == section && info.name == option)?;
+        Some(info.effect)
+    }
+
+    /// Returns why the flag has no effect, whatever its value; `None` if it has one.
+    pub(crate) fn without_effect(&self) -> Option<String> {
+        match (self.effect, self.effect_of_option()) {
+            (Effect::Ignored(why), _) => Some(why.to_owned()),
+            (Effect::Sets(_, option), Some(koeldb::Effect::Accepted)) => {
+                Some(format!("the option {option} has no effect"))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Whether a row of the table sets the engine's option with this dotted name.
+///
+/// Where that has no effect, the parser says so of a flag that is given. The other flags have the
+/// defaults of RocksDB's program, which nobody chose.
+pub(crate) fn is_set_by_row(option: &str) -> bool {
+    TABLE.iter().any(|info| match info.effect {
+        Effect::Sets(scope, set) => {
+            let (_, prefix) = scope.section();
+            option.strip_prefix(prefix) == Some(set)
+        }
+        _ => false,
+    })
+}
+
 impl Flags {
     /// Returns the value of the flag `name` as text.
     pub(crate) fn show(&self, name: &str) -> String {
@@ -122,14 +182,6 @@ impl Flags {
         self.clone()
             .slot(name)
             .map_or_else(String::new, |slot| slot.show())
-    }
-
-    /// Whether a flag sets the option of this name, and has its default.
-    pub(crate) fn leaves_default(&self, option: &str) -> bool {
-        let row = TABLE
-            .iter()
-            .find(|info| matches!(info.effect, Effect::Sets(_, set) if set == option));
-        row.is_some_and(|info| self.show(info.name) == Flags::default().show(info.name))
     }
 
     /// Returns every flag with its value as text.
@@ -246,7 +298,9 @@ flag_table! {
     checksum_type: i32 = 4, Table, Custom, "Checksum of blocks: 0 none, 1 CRC-32C, 2 XXH32, 3 XXH64, 4 XXH3.";
     compaction_pri: i32 = 3, Compaction, Custom, "Which file a leveled compaction takes first, 0 to 4: by compensated size, oldest largest sequence number, oldest smallest, least overlap, round robin.";
     compaction_readahead_size: u64 = 2_097_152, Compaction, Sets(Scope::Db, "compaction_readahead_size"), "Read size of compaction inputs.";
+    compaction_store: String = "", Compaction, Bench, "Directory of jobs of remote compactions, for workers of other processes (koeldb-worker) too. Empty: DB-jobs with compaction_workers.";
     compaction_style: i32 = 0, Compaction, Custom, "Compaction style: 0 leveled, 1 universal, 2 FIFO, 3 none.";
+    compaction_workers: i32 = 0, Compaction, Bench, "Threads of this process that run the compactions as remote workers. 0: none; without compaction_store the database compacts itself.";
     compare: String = "", Run, Bench, "Runs another build of this program, or RocksDB's db_bench, in turns with this one: same flags and seed, databases below DB/koeldb and DB/other; prints ratios of time.";
     compare_chart: String = "", Run, Bench, "Draws the ratios of compare into this SVG file.";
     compare_rounds: i32 = 3, Run, Bench, "Runs of each program for compare.";
@@ -288,7 +342,7 @@ flag_table! {
     explicit_snapshot: bool = false, Work, Bench, "readseq, seekrandom: reads from a snapshot taken first.";
     fifo_age_for_warm: u64 = 0, Compaction, Sets(Scope::Fifo, "age_for_warm"), "Age at which a file becomes warm.";
     fifo_compaction_allow_compaction: bool = true, Compaction, Sets(Scope::Fifo, "allow_compaction"), "Merge small L0 files.";
-    fifo_compaction_max_data_files_size_mb: u64 = 0, Compaction, Custom, "MiB of table and blob files above which FIFO drops the oldest.";
+    fifo_compaction_max_data_files_size_mb: u64 = 0, Compaction, Ignored("the option max_data_files_size has no effect"), "MiB of table and blob files above which FIFO drops the oldest.";
     fifo_compaction_max_table_files_size_mb: u64 = 0, Compaction, Custom, "MiB of table files above which FIFO drops the oldest.";
     fifo_compaction_ttl: u64 = 0, Compaction, Ignored("ttl_seconds comes later and overrides it, as in RocksDB"), "Overridden by ttl_seconds.";
     fifo_compaction_use_kv_ratio_compaction: bool = false, Compaction, Sets(Scope::Fifo, "use_kv_ratio_compaction"), "Choose L0 merge sizes from the ratio of table to blob bytes.";
@@ -352,10 +406,10 @@ flag_table! {
     max_write_buffer_size_to_maintain: i64 = 0, Memtable, Sets(Scope::Family, "max_write_buffer_size_to_maintain"), "Flushed memtables kept for transaction conflict checks.";
     memtable_batch_lookup_optimization: bool = false, Memtable, Sets(Scope::Family, "memtable_batch_lookup_optimization"), "Reuse the skip-list search path between sorted MultiGet keys.";
     memtable_bloom_size_ratio: f64 = 0.0, Memtable, Sets(Scope::Family, "memtable_prefix_bloom_size_ratio"), "Bloom filter of the memtable as a share of write_buffer_size.";
-    memtable_insert_with_hint_prefix_size: i32 = 0, Memtable, Custom, "Prefix of the insertion hint of memtables: capped:N.";
+    memtable_insert_with_hint_prefix_size: i32 = 0, Memtable, Ignored("the option memtable_insert_with_hint_prefix_extractor has no effect"), "Prefix of the insertion hint of memtables: capped:N.";
     memtable_op_scan_flush_trigger: u32 = 0, Memtable, Sets(Scope::Family, "memtable_op_scan_flush_trigger"), "Invisible entries met in the memtable by one iterator call that trigger a flush.";
     memtable_protection_bytes_per_key: u32 = 0, Memtable, Sets(Scope::Family, "memtable_protection_bytes_per_key"), "Checksum bytes per memtable entry.";
-    memtable_use_huge_page: bool = false, Memtable, Custom, "Sets memtable_huge_page_size to 2048.";
+    memtable_use_huge_page: bool = false, Memtable, Ignored("the option memtable_huge_page_size has no effect"), "Sets memtable_huge_page_size to 2048.";
     memtable_verify_per_key_checksum_on_seek: bool = false, Memtable, Sets(Scope::Family, "memtable_verify_per_key_checksum_on_seek"), "Check entry checksums while seeking in a skip list.";
     memtable_whole_key_filtering: bool = false, Memtable, Sets(Scope::Family, "memtable_whole_key_filtering"), "Add whole keys, not only prefixes, to the memtable's Bloom filter.";
     memtablerep: String = "skip_list", Memtable, Custom, "Memtable: skip_list, vector, prefix_hash, hash_linkedlist, speedb.HashSpdRepFactory, or any id with options.";
@@ -391,7 +445,7 @@ flag_table! {
     num_multi_db: i32 = 0, Run, Bench, "Databases to spread the work over, in subdirectories 0, 1, ... of db. 0: one database.";
     numdistinct: i64 = 1000, Keys, Bench, "Key space of randomwithverify; entries of randomreplacekeys.";
     open_files: i32 = -1, Engine, Custom, "Files held open. -1: all.";
-    open_files_async: bool = false, Engine, Custom, "Opens table files in the background after the open.";
+    open_files_async: bool = false, Engine, Ignored("the option open_files_async has no effect"), "Opens table files in the background after the open.";
     ops_between_duration_checks: i32 = 1000, Run, Bench, "Operations of a thread between clock reads, when duration is set.";
     optimistic_transaction_db: bool = false, Work, Bench, "Opens a database with optimistic transactions.";
     optimize_filters_for_hits: bool = false, Engine, Sets(Scope::Family, "optimize_filters_for_hits"), "No filters in the last level.";
@@ -443,6 +497,7 @@ flag_table! {
     row_cache_size: i64 = 0, Cache, Refused("there is no row cache"), "Bytes of the row cache. 0: none.";
     same_value_percentage: i32 = 0, Keys, Bench, "Share of values that are all the same.";
     sample_for_compression: i64 = 0, Compaction, Sets(Scope::Family, "sample_for_compression"), "Try codecs on sampled blocks and report their ratios.";
+    secondary_path: String = "", Work, Bench, "openandcompact: the directory of its output.";
     seed: i64 = 0, Run, Bench, "Base of all pseudo-random numbers; the same seed gives the same keys. 0 takes the clock.";
     seek_missing_prefix: bool = false, Work, Bench, "seekrandom: seeks to prefixes that do not exist. Needs prefix_size above 8.";
     seek_nexts: i32 = 0, Work, Bench, "Steps after each seek.";
@@ -456,7 +511,7 @@ flag_table! {
     sine_mix_rate_interval_milliseconds: u64 = 10_000, Work, Bench, "sine_mix_rate: the time between changes of the rate.";
     sine_mix_rate_noise: f64 = 0.0, Work, Bench, "sine_mix_rate: noise, as a share of sine_a.";
     skip_list_lookahead: i32 = 0, Memtable, Custom, "Entries that a seek in the skip list compares linearly before it uses the index.";
-    skip_stats_update_on_db_open: bool = false, Engine, Custom, "Does not read file properties at the open.";
+    skip_stats_update_on_db_open: bool = false, Engine, Ignored("the option skip_stats_update_on_db_open has no effect"), "Does not read file properties at the open.";
     slow_usecs: u64 = 1_000_000, Run, Bench, "With histogram: reports single operations slower than this on standard error.";
     soft_pending_compaction_bytes_limit: u64 = 68_719_476_736, Compaction, Sets(Scope::Family, "soft_pending_compaction_bytes_limit"), "Compaction debt at which writes are slowed.";
     statistics: bool = false, Run, Custom, "Collects the counters of the engine and prints them at the end.";
@@ -547,5 +602,7 @@ flag_table! {
     writes_per_range_tombstone: i64 = 0, Work, Bench, "Fills and background writers: one range deletion after so many writes. 0: none.";
 }
 
+#[cfg(test)]
+mod effects;
 #[cfg(test)]
 mod tests;

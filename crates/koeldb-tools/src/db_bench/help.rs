@@ -81,11 +81,16 @@ pub(super) fn reference() -> String {
             "\n### {title}\n\n| flag | default | effect | |\n|---|---|---|---|"
         );
         for info in TABLE.iter().filter(|info| info.group == group) {
-            let effect = match info.effect {
-                Effect::Bench | Effect::Custom => "honoured".to_owned(),
-                Effect::Sets(_, option) => format!("sets the option `{option}`"),
-                Effect::Ignored(why) => format!("announced, without effect: {why}"),
-                Effect::Refused(why) => format!("refused: {why}"),
+            let effect = match (info.without_effect(), info.effect) {
+                (Some(why), _) => format!("announced, without effect: {why}"),
+                (_, Effect::Sets(_, option)) => match info.effect_of_option() {
+                    Some(koeldb::Effect::Refused) => {
+                        format!("refused unless it is the default of the option `{option}`")
+                    }
+                    _ => format!("sets the option `{option}`"),
+                },
+                (_, Effect::Refused(why)) => format!("refused: {why}"),
+                _ => "honoured".to_owned(),
             };
             let default = match (info.name, defaults.show(info.name)) {
                 ("benchmarks", _) => "a selection".to_owned(),
@@ -106,7 +111,7 @@ pub(super) fn reference() -> String {
 }
 
 fn is_without_effect(info: &FlagInfo) -> bool {
-    matches!(info.effect, Effect::Ignored(_) | Effect::Refused(_))
+    info.without_effect().is_some() || matches!(info.effect, Effect::Refused(_))
 }
 
 fn write_flag(out: &mut String, info: &FlagInfo, default: &str) {
@@ -117,9 +122,9 @@ fn write_flag(out: &mut String, info: &FlagInfo, default: &str) {
     };
     let mut words = info.help.to_owned();
     // Writing to a string cannot fail.
-    let _ = match info.effect {
-        Effect::Ignored(why) => write!(words, " Without effect: {why}."),
-        Effect::Refused(why) => write!(words, " Not available: {why}."),
+    let _ = match (info.without_effect(), info.effect) {
+        (Some(why), _) => write!(words, " Without effect: {why}."),
+        (_, Effect::Refused(why)) => write!(words, " Not available: {why}."),
         _ => Ok(()),
     };
     let _ = writeln!(

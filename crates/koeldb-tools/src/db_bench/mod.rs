@@ -9,12 +9,14 @@
 //! - `random`, `keys`, `values`: keys and values, bit for bit those of RocksDB's program.
 //! - `session` opens databases and runs benchmarks, `worker` is one thread, `catalog` lists the
 //!   benchmarks, `work` implements them.
+//! - `compaction_workers`: compactions by workers, as of other processes.
 //! - `compare` measures two programs in turns, `chart` draws their ratios.
 //! - `limit`: the end of a thread's loop. `tally`: counts of a thread. `report`, `header`: output.
 //! - `interval` samples a run, `page` is the HTML report.
 
 mod catalog;
 mod chart;
+mod compaction_workers;
 mod compare;
 mod database;
 mod flags;

@@ -118,12 +118,8 @@ pub(crate) fn option_text(flags: &Flags) -> Result<OptionText, String> {
         "max_table_files_size",
         mib(flags.fifo_compaction_max_table_files_size_mb)?,
     );
-    fifo.set(
-        "max_data_files_size",
-        mib(flags.fifo_compaction_max_data_files_size_mb)?,
-    );
     family_choices(flags, &mut database)?;
-    database_choices(flags, &mut database, &mut out)?;
+    database_choices(flags, &mut database)?;
     database.set("compaction_options_universal", universal.braced());
     database.set("compaction_options_fifo", fifo.braced());
     database.set("compression_opts", compression.braced());
@@ -270,22 +266,7 @@ fn compression_choices(flags: &Flags, family: &mut Members) -> Result<(), String
 
 /// Adds the memtable factory and the prefix extractor; checks that they fit.
 fn memtable_choices(flags: &Flags, family: &mut Members) -> Result<(), String> {
-    family.set(
-        "memtable_huge_page_size",
-        if flags.memtable_use_huge_page {
-            2048
-        } else {
-            0
-        },
-    );
     family.set("memtable_factory", memtable(flags).0);
-    if flags.memtable_insert_with_hint_prefix_size > 0 {
-        let bytes = flags.memtable_insert_with_hint_prefix_size;
-        family.set(
-            "memtable_insert_with_hint_prefix_extractor",
-            format!("capped:{bytes}"),
-        );
-    }
     if flags.prefix_size > 0 {
         family.set("prefix_extractor", format!("fixed:{}", flags.prefix_size));
     } else if matches!(
@@ -301,26 +282,12 @@ fn memtable_choices(flags: &Flags, family: &mut Members) -> Result<(), String> {
 }
 
 /// Adds the database options that no row of the flag table sets by itself.
-fn database_choices(
-    flags: &Flags,
-    database: &mut Members,
-    out: &mut OptionText,
-) -> Result<(), String> {
+fn database_choices(flags: &Flags, database: &mut Members) -> Result<(), String> {
     database.set("max_open_files", flags.open_files);
     database.set(
         "wal_compression",
         codec_option("wal_compression", &flags.wal_compression)?,
     );
-    database.set("open_files_async", flags.open_files_async);
-    let mut skip_stats = flags.skip_stats_update_on_db_open;
-    if flags.open_files_async && !skip_stats {
-        skip_stats = true;
-        out.warnings.push(
-            "open_files_async requires skip_stats_update_on_db_open, enabling it automatically"
-                .to_owned(),
-        );
-    }
-    database.set("skip_stats_update_on_db_open", skip_stats);
     database.set("db_write_buffer_size", flags.db_write_buffer_size);
     if flags.file_checksum {
         database.set("file_checksum_gen_factory", "FileChecksumGenCrc32cFactory");

@@ -11,6 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use koeldb_fs::clock::{Clock, SystemClock};
 
 use super::catalog::{self, Benchmark, Request, TellsBatch, Work};
+use super::compaction_workers::CompactionWorkers;
 use super::database::{self, Components, Databases};
 use super::flags::{CommandLine, Flags};
 use super::header::{self, Environment};
@@ -28,6 +29,7 @@ pub(crate) struct Session<'a> {
     line: &'a CommandLine,
     seed: u64,
     components: Components,
+    workers: CompactionWorkers,
     /// `None` only while the databases are being reopened.
     databases: Option<Databases>,
     existing_keys: ExistingKeys,
@@ -75,6 +77,7 @@ impl<'a> Session<'a> {
             database::destroy(flags)?;
         }
         let databases = database::open(flags, &components)?;
+        let workers = CompactionWorkers::start(flags)?;
         let existing_keys = if flags.use_existing_keys {
             Some(Arc::new(all_keys(&databases)?))
         } else {
@@ -98,6 +101,7 @@ impl<'a> Session<'a> {
             line,
             seed,
             components,
+            workers,
             databases: Some(databases),
             existing_keys,
             threads_started: 0,
@@ -137,9 +141,9 @@ impl<'a> Session<'a> {
     /// Closes the databases and writes the reports that are requested.
     pub(crate) fn finish(mut self) -> Outcome {
         let engine = self.engine_texts();
-        if let Some(databases) = self.databases.take() {
-            databases.close()?;
-        }
+        let closed = self.databases.take().map_or(Ok(()), Databases::close);
+        self.workers.finish();
+        closed?;
         self.write_json()?;
         self.write_page(engine)
     }

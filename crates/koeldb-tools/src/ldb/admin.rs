@@ -99,7 +99,9 @@ pub(super) fn compact(global: &Global, range: &KeyRange, out: &mut Output) -> Ou
             shown.set_message(format!("{compactions} compactions, {written} written"));
         }
     };
-    let database = open_to_write_with(global, listener)?;
+    let database = open_to_write_with(global, |options| {
+        options.add_event_listener(listener);
+    })?;
     progress::show(&spinner);
     let mut options = CompactRangeOptions::new();
     options.set_bottommost_level_compaction(BottommostLevelCompaction::ForceOptimized);

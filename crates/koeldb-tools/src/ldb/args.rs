@@ -38,6 +38,34 @@ Commands of RocksDB's ldb that do not exist here:
   update_manifest                            it records temperatures, which have no effect here
   query                                      each of its commands is a command of ldb";
 
+/// Moves flags from before the command to behind it: clap accepts those of a command only there.
+///
+/// Flags that stand before the command have the form `--flag` or `--flag=value`.
+pub(super) fn with_command_first(words: &[String]) -> Vec<String> {
+    let flags = words.iter().take_while(|word| word.starts_with("--"));
+    let count = flags.count();
+    let mut moved = words.to_vec();
+    if count < moved.len() {
+        moved[..=count].rotate_right(1);
+    }
+    moved
+}
+
+impl Command {
+    /// Whether the command takes `--create_if_missing`.
+    pub(super) fn may_create(&self) -> bool {
+        matches!(
+            self,
+            Command::Put { .. }
+                | Command::Batchput { .. }
+                | Command::PutEntity { .. }
+                | Command::Load(_)
+                | Command::WriteExternSst { .. }
+                | Command::IngestExternSst(_)
+        )
+    }
+}
+
 /// Flags of all commands.
 #[derive(Args, Clone, Debug)]
 #[command(rename_all = "snake_case")]
@@ -79,7 +107,19 @@ pub(super) struct Global {
     #[arg(long, global = true, default_value = "default", value_name = "NAME")]
     pub(super) column_family: String,
 
-    /// Creates the database if it is missing.
+    /// Opens the database for transactions; only for commands that write.
+    #[arg(
+        long,
+        global = true,
+        conflicts_with_all = ["ttl", "secondary_path", "leader_path"]
+    )]
+    pub(super) use_txn: bool,
+
+    /// Write policy of transactions, 0 to 2, which differ in nothing that a command writes.
+    #[arg(long, global = true, value_name = "POLICY")]
+    pub(super) txn_write_policy: Option<i32>,
+
+    /// Creates the database if it is missing; for put, put_entity, batchput, load and the commands on external tables.
     #[arg(long, global = true)]
     pub(super) create_if_missing: bool,
 
@@ -269,9 +309,9 @@ pub(super) enum Command {
         #[arg(long)]
         sort_by_filename: bool,
     },
-    /// Prints the MANIFEST, and the properties and entries of all table and blob files.
-    DumpLiveFiles,
-    /// Prints the header, the records and the footer of a blob file, without opening the database.
+    /// Prints the MANIFEST, the entries and properties of all table and blob files, and the logs.
+    DumpLiveFiles(FileContents),
+    /// Prints the header, the footer and the records of a blob file, without opening the database.
     ///
     /// Each value is live or dead according to the tables in the directory of the file. Fails if the
     /// file is damaged.
@@ -279,13 +319,13 @@ pub(super) enum Command {
         /// The blob file, in the directory of its database.
         #[arg(long, value_name = "FILE")]
         path: PathBuf,
-        /// Prints the values as they are stored, compressed or not, in hexadecimal.
+        /// Prints the values as they are stored, compressed or not.
         #[arg(long)]
         show_values: bool,
     },
     /// Prints the range deletions of each table file of the column family.
     ListFileRangeDeletes {
-        /// Prints at most this many of each file.
+        /// Prints at most this many.
         #[arg(long, default_value_t = 1000, value_name = "COUNT")]
         max_keys: usize,
     },
@@ -303,7 +343,7 @@ pub(super) enum Command {
     WriteExternSst { path: PathBuf },
     /// Makes table files part of the column family.
     IngestExternSst(Ingestion),
-    /// Prints the recorded checksum of each table file.
+    /// Prints the recorded checksum of each table and blob file, raw or with --hex.
     FileChecksumDump,
     /// Examines a directory of KoelDB or RocksDB, and says what to do; the database is not opened.
     ///
@@ -330,6 +370,14 @@ pub(super) enum Command {
         #[arg(long)]
         print_old_levels: bool,
     },
+    /// Compacts the column family by a job in a directory, which remote_compaction_worker runs.
+    ///
+    /// Fails if no worker answers within two minutes.
+    RemoteCompactionPrimary(JobDirectory),
+    /// Waits for the job of remote_compaction_primary in a directory, and runs it.
+    ///
+    /// The tables are written to the directory `output` in it. Nothing changes in the database.
+    RemoteCompactionWorker(JobDirectory),
     /// Removes a table from the tree: its entries are lost, and older ones of their keys reappear.
     UnsafeRemoveSstFile {
         /// The number of the table.
@@ -375,6 +423,15 @@ pub(super) struct Backups {
     /// Threads that copy.
     #[arg(long, value_name = "COUNT")]
     pub(super) num_threads: Option<usize>,
+}
+
+/// The place of a remote compaction.
+#[derive(Args, Debug)]
+#[command(rename_all = "snake_case")]
+pub(super) struct JobDirectory {
+    /// Directory of the job, which primary and worker share.
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(super) job_dir: PathBuf,
 }
 
 #[derive(Args, Debug)]
@@ -468,9 +525,23 @@ pub(super) struct Dump {
     /// Prints the property rocksdb.stats first.
     #[arg(long)]
     pub(super) stats: bool,
-    /// Dumps this table, log or MANIFEST instead of a database.
-    #[arg(long, value_name = "FILE")]
+    /// Dumps this table, blob file, log or MANIFEST instead of a database.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["count_only", "count_delim", "stats"])]
     pub(super) path: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) contents: FileContents,
+}
+
+/// What is printed of the contents of files.
+#[derive(Args, Clone, Copy, Debug)]
+#[command(rename_all = "snake_case")]
+pub(super) struct FileContents {
+    /// Prints the fields of references to blob files.
+    #[arg(long)]
+    pub(super) decode_blob_index: bool,
+    /// Prints the values of blob files uncompressed.
+    #[arg(long)]
+    pub(super) dump_uncompressed_blobs: bool,
 }
 
 #[derive(Args, Debug)]
@@ -484,6 +555,12 @@ pub(super) struct Idump {
     /// Prints at most this many.
     #[arg(long, value_name = "COUNT")]
     pub(super) max_keys: Option<u64>,
+    /// Prints the property rocksdb.stats first.
+    #[arg(long)]
+    pub(super) stats: bool,
+    /// Prints the fields of references to blob files.
+    #[arg(long)]
+    pub(super) decode_blob_index: bool,
     /// Prints only the count.
     #[arg(long)]
     pub(super) count_only: bool,

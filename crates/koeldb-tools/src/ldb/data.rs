@@ -11,10 +11,11 @@ use super::args::{Dump, Global, KeyRange, Load, Scan};
 use super::database::{open_to_read, open_to_write};
 use super::output::Output;
 use super::prefixes::PrefixCounts;
-use super::{Failure, Outcome, manifest, wal};
+use super::{Failure, Outcome, blobs, files, manifest, wal};
 use crate::histogram::Histogram;
 use crate::json::{Json, JsonValue};
 use crate::progress;
+use crate::sst_dump;
 
 pub(super) fn put(global: &Global, key: &str, value: &str, out: &mut Output) -> Outcome {
     let (key, value) = (out.parse_key(key)?, out.parse_value(value)?);
@@ -212,6 +213,15 @@ pub(super) fn scan(global: &Global, scan: &Scan, out: &mut Output) -> Outcome {
     })
 }
 
+/// Prints the property `rocksdb.stats` of the column family (`--stats`).
+pub(super) fn print_stats(global: &Global, out: &mut Output) -> Outcome {
+    let database = open_to_read(global)?;
+    if let Some(stats) = database.family.property_value("rocksdb.stats")? {
+        out.line(&stats)?;
+    }
+    Ok(())
+}
+
 /// Runs `dump`: prints or counts the entries of a range, or dumps a single file.
 pub(super) fn dump(global: &Global, dump: &Dump, out: &mut Output) -> Outcome {
     if let Some(path) = &dump.path {
@@ -220,17 +230,15 @@ pub(super) fn dump(global: &Global, dump: &Dump, out: &mut Output) -> Outcome {
             Some(FileKind::Wal(_)) => wal::dump_file(path, true, true, out),
             Some(FileKind::Manifest(_)) => manifest::dump(global, Some(path), false, out),
             Some(FileKind::Table(_)) => dump_table(path, dump, out),
+            Some(FileKind::Blob(_)) => blobs::dump(path, files::blobs_of(dump.contents), out),
             _ => Err(Failure::Message(format!(
-                "{}: neither a table, a log nor a MANIFEST by its name",
+                "{}: no table, blob file, log or MANIFEST by its name",
                 path.display()
             ))),
         };
     }
     if dump.stats {
-        let database = open_to_read(global)?;
-        if let Some(stats) = database.family.property_value("rocksdb.stats")? {
-            out.line(&stats)?;
-        }
+        print_stats(global, out)?;
     }
     let bounds = bounds(&dump.range, out)?;
     if let Some(delimiter) = &dump.count_delim {
@@ -262,21 +270,18 @@ pub(super) fn dump(global: &Global, dump: &Dump, out: &mut Output) -> Outcome {
     count.print(dump.count_only, out)
 }
 
-/// Runs `dump` for a table file: prints the newest version of each key.
+/// Runs `dump` for a table file: prints its entries and properties.
 fn dump_table(path: &std::path::Path, dump: &Dump, out: &mut Output) -> Outcome {
-    let most = dump.max_keys.unwrap_or(u64::MAX);
-    let mut count = Count::default();
-    crate::sst_dump::visit_values(path, |key, value| {
-        if count.keys >= most {
-            return Ok(false);
-        }
-        count.add(value.len());
-        if !dump.count_only {
-            out.entry(key, value)?;
-        }
-        Ok::<bool, Failure>(true)
-    })?;
-    count.print(dump.count_only, out)
+    let key = |text: &Option<String>| text.as_ref().map(|text| out.parse_key(text)).transpose();
+    let (from, to) = (key(&dump.range.from)?, key(&dump.range.to)?);
+    let what = sst_dump::TableDump {
+        from,
+        to,
+        most: dump.max_keys.unwrap_or(u64::MAX),
+        format: files::format_of(dump.contents, out),
+        json: out.json,
+    };
+    Ok(sst_dump::print_table(path, what, out.writer())?)
 }
 
 /// A count of keys with a histogram of their value sizes in bytes.

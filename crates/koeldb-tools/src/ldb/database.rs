@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use koeldb::{
-    ColumnFamily, ColumnFamilyOptions, ConfigOptions, Db, ErrorKind, EventListener, Options,
+    ColumnFamily, ColumnFamilyOptions, ConfigOptions, Db, ErrorKind, Options, TransactionDbOptions,
 };
 
 use super::args::{BlobFlags, Global};
@@ -49,20 +49,27 @@ pub(super) fn open_to_write(global: &Global) -> Outcome<Database> {
     open(global, false, |_| ())
 }
 
-/// Opens the database for writing, with an event listener.
+/// Opens the database for writing; `prepare` may change the options.
 pub(super) fn open_to_write_with(
     global: &Global,
-    listener: impl EventListener,
+    prepare: impl FnOnce(&mut Options),
 ) -> Outcome<Database> {
-    open(global, false, |options| {
-        options.add_event_listener(listener);
-    })
+    open(global, false, prepare)
 }
 
 /// Opens the database with the mode and options of the flags; `prepare` may change the options.
 fn open(global: &Global, read_only: bool, prepare: impl FnOnce(&mut Options)) -> Outcome<Database> {
+    if global.use_txn && read_only {
+        let message = "a database for transactions is not opened read-only: remove --use_txn";
+        return Err(Failure::Message(message.to_owned()));
+    }
     let path = directory(global)?;
     let mut settings = Settings::load(global, global.leader_path.as_deref().unwrap_or(&path))?;
+    if global.use_txn {
+        check_write_policy(global.txn_write_policy.unwrap_or(0));
+        let transactions = TransactionDbOptions::new();
+        settings.options.set_transactions(&transactions);
+    }
     prepare(&mut settings.options);
     let mut builder = Db::builder(&settings.options);
     builder
@@ -101,6 +108,17 @@ fn open(global: &Global, read_only: bool, prepare: impl FnOnce(&mut Options)) ->
         )));
     };
     Ok(Database { db, family })
+}
+
+/// Prints a note about another write policy of transactions than 0, write-committed.
+///
+/// A command leaves no transaction undecided, and the files of decided ones have no policy.
+fn check_write_policy(policy: i32) {
+    match policy {
+        0 => {}
+        1 | 2 => eprintln!("Note: --txn_write_policy={policy} writes what policy 0 writes"),
+        _ => eprintln!("Invalid txn_write_policy: {policy}. Must be 0, 1, or 2."),
+    }
 }
 
 /// The options with which a database and its column families are opened.

@@ -3,13 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use koeldb::{LiveFile, SstFileReader};
+use koeldb_base::file_name;
+use koeldb_fs::posix::PosixFileSystem;
 
-use super::args::Global;
-use super::blobs;
-use super::database::{Database, open_to_read};
-use super::manifest;
+use super::args::{FileContents, Global};
+use super::blobs::{BlobDump, Values};
+use super::database::{Database, directory, open_to_read};
 use super::output::Output;
-use super::{Failure, Outcome};
+use super::{Failure, Outcome, blobs, manifest, wal};
+use crate::entries::EntryFormat;
+use crate::sst_dump::{self, TableDump};
 use crate::text::hex;
 
 /// Returns the path of a live file in its directory.
@@ -27,73 +30,112 @@ fn open_table(file: &LiveFile, database: &Database) -> Outcome<SstFileReader> {
     )?)
 }
 
-/// Prints the MANIFEST and the properties and entries of all tables (`dump_live_files`).
-pub(super) fn dump(global: &Global, out: &mut Output) -> Outcome {
+/// Returns the format in which the entries of tables are printed.
+pub(super) fn format_of(contents: FileContents, out: &Output) -> EntryFormat {
+    EntryFormat {
+        key_hex: out.key_hex,
+        value_hex: out.value_hex,
+        decode_blob_index: contents.decode_blob_index,
+    }
+}
+
+/// Returns what is printed of blob files.
+pub(super) fn blobs_of(contents: FileContents) -> BlobDump {
+    let values = match contents.dump_uncompressed_blobs {
+        true => Values::Uncompressed,
+        false => Values::Stored,
+    };
+    BlobDump {
+        values,
+        states: false,
+    }
+}
+
+/// The line below a heading.
+const RULE: &str = "==============================";
+/// The line below the path of a file.
+const THIN_RULE: &str = "------------------------------";
+
+/// Prints the MANIFEST, all tables and blob files, and the logs (`dump_live_files`).
+pub(super) fn dump(global: &Global, contents: FileContents, out: &mut Output) -> Outcome {
     check_flags(global)?;
     let database = open_to_read(global)?;
-    out.line("Manifest File")?;
-    out.line("==============================")?;
-    manifest::dump(global, None, true, out)?;
+    let directory = directory(global)?;
+    out.line(&format!("Manifest File\n{RULE}"))?;
+    let manifest = manifest::locate(global, None)?;
+    out.line(&manifest.display().to_string())?;
+    manifest::dump(global, Some(&manifest), false, out)?;
     out.line("")?;
-    out.line("SST Files")?;
-    out.line("==============================")?;
-    for file in database.db.live_files() {
-        let name = path_of(&file.directory, &file.name);
-        let (level, family) = (file.level, &file.column_family);
-        out.line(&format!(
-            "{} level:{level} column family name={family}",
-            name.display()
-        ))?;
-        let table = open_table(&file, &database)?;
-        out.line(&format!("{:?}", table.properties()?))?;
-        for entry in table.entries()? {
-            let entry = entry?;
-            let (key, value) = (hex(&entry.key), hex(&entry.value));
-            let (seqno, kind) = (entry.seqno, entry.kind);
-            out.line(&format!("'{key}' seq:{seqno}, type:{kind:?} => {value}"))?;
+    let (tables, blob_files) = (database.db.live_files(), database.db.live_blob_files());
+    for family in database.db.cf_handles() {
+        let family = family.name();
+        out.line(&format!("Column family name: {family}\n{RULE}\n"))?;
+        out.line(&format!("SST Files\n{RULE}"))?;
+        for file in tables.iter().filter(|file| file.column_family == family) {
+            let path = path_of(&file.directory, &file.name);
+            let level = file.level;
+            out.line(&format!("{} level:{level}\n{THIN_RULE}", path.display()))?;
+            let what = TableDump {
+                from: None,
+                to: None,
+                most: u64::MAX,
+                format: format_of(contents, out),
+                json: out.json,
+            };
+            sst_dump::print_table(&path, what, out.writer())?;
+            out.line("")?;
         }
-        print_tombstones(&table, usize::MAX, out)?;
+        out.line(&format!("Blob Files\n{RULE}"))?;
+        let of_family = blob_files
+            .iter()
+            .filter(|file| file.column_family == family);
+        for file in of_family {
+            let path = path_of(&file.directory, &file.name);
+            out.line(&format!("{}\n{THIN_RULE}", path.display()))?;
+            blobs::dump(&path, blobs_of(contents), out)?;
+            out.line("")?;
+        }
     }
-    let blob_files = database.db.live_blob_files();
-    if !blob_files.is_empty() {
-        out.line("")?;
-        out.line("Blob Files")?;
-        out.line("==============================")?;
-    }
-    for file in blob_files {
-        let path = path_of(&file.directory, &file.name);
-        let family = &file.column_family;
-        out.line(&format!("{} column family name:{family}", path.display()))?;
-        blobs::dump(&path, true, out)?;
+    out.line(&format!("\nWrite Ahead Log Files\n{RULE}"))?;
+    let options = database.db.options();
+    let wal_dir = match options.get_wal_dir() {
+        empty if empty.as_os_str().is_empty() => &directory,
+        elsewhere => elsewhere,
+    };
+    for number in koeldb_log::wal::list(&PosixFileSystem::new(), wal_dir)? {
+        let path = file_name::wal(wal_dir, number);
+        out.line(&path.display().to_string())?;
+        wal::dump_file(&path, true, true, out)?;
     }
     Ok(())
 }
 
-/// Prints at most `max_keys` range deletions of each table of the column family.
-pub(super) fn range_deletes(global: &Global, max_keys: usize, out: &mut Output) -> Outcome {
+/// Prints at most `count_max` range deletions of the column family, by table.
+pub(super) fn range_deletes(global: &Global, count_max: usize, out: &mut Output) -> Outcome {
     check_flags(global)?;
     let database = open_to_read(global)?;
+    let mut left = count_max;
     for file in database.db.live_files() {
         if file.column_family != database.family.name() {
             continue;
         }
+        if left == 0 {
+            break;
+        }
         let name = path_of(&file.directory, &file.name);
-        out.line(&format!("{} level:{}", name.display(), file.level))?;
-        print_tombstones(&open_table(&file, &database)?, max_keys, out)?;
+        out.line(&format!("=== file : {} ===", name.display()))?;
+        let table = open_table(&file, &database)?;
+        for tombstone in table.range_tombstones().iter().take(left) {
+            let (start, end) = (hex(&tombstone.start), hex(&tombstone.end));
+            let seqno = tombstone.seqno;
+            out.line(&format!("start: {start} end: {end} seq: {seqno}"))?;
+            left -= 1;
+        }
     }
-    Ok(())
-}
-
-/// Prints at most `count_max` range deletions of a table.
-fn print_tombstones(table: &SstFileReader, count_max: usize, out: &mut Output) -> Outcome {
-    for tombstone in table.range_tombstones().iter().take(count_max) {
-        let (start, end) = (hex(&tombstone.start), hex(&tombstone.end));
-        out.line(&format!(
-            "start: {start} end: {end} seq: {}",
-            tombstone.seqno
-        ))?;
+    if left == 0 {
+        out.line("(results may not be complete)")?;
     }
-    Ok(())
+    out.line("")
 }
 
 /// Fails with `--secondary_path` or `--leader_path`: files are read where they are.

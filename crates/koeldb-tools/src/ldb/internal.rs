@@ -10,18 +10,20 @@ use koeldb_table::reader::{TableCursor, TableCursorOptions};
 use koeldb_table::source::BlockingSource;
 
 use super::args::{Global, Idump};
-use super::data::{Bounds, bounds};
+use super::data::{Bounds, bounds, print_stats};
 use super::database::directory;
 use super::output::Output;
 use super::prefixes::PrefixCounts;
 use super::tree::Tree;
 use super::{Outcome, wal};
-use crate::columns;
+use crate::entries::EntryFormat;
 use crate::json::{Json, JsonValue};
-use crate::text::hex;
 
 /// Prints or counts the internal keys of a range (`idump`), from tables and unflushed logs.
 pub(super) fn dump(global: &Global, dump: &Idump, out: &mut Output) -> Outcome {
+    if dump.stats {
+        print_stats(global, out)?;
+    }
     let tree = Tree::of(&directory(global)?, &global.column_family, None)?;
     let mut sources = Sources::open(&tree)?;
     let keys_in_hex = std::mem::replace(&mut out.key_hex, dump.input_key_hex);
@@ -43,7 +45,7 @@ pub(super) fn dump(global: &Global, dump: &Idump, out: &mut Output) -> Outcome {
         if let Some(counts) = &mut counts {
             counts.add(key.user_key, &value, out)?;
         } else if !dump.count_only {
-            print_entry(&key, &value, out)?;
+            print_entry(&key, &value, dump.decode_blob_index, out)?;
         }
     }
     if let Some(mut counts) = counts {
@@ -67,7 +69,12 @@ fn is_behind(order: &KeyOrder, user_key: &[u8], end: &Bound<Vec<u8>>) -> bool {
 }
 
 /// Prints `'KEY' seq:N, type:T => VALUE`, or a JSON object.
-fn print_entry(key: &InternalKey<'_>, value: &[u8], out: &mut Output) -> Outcome {
+fn print_entry(
+    key: &InternalKey<'_>,
+    value: &[u8],
+    decode_blob_index: bool,
+    out: &mut Output,
+) -> Outcome {
     if out.json {
         let mut json = Json::object();
         json.set("key", JsonValue::Hex(key.user_key))
@@ -76,26 +83,12 @@ fn print_entry(key: &InternalKey<'_>, value: &[u8], out: &mut Output) -> Outcome
             .set("value", JsonValue::Hex(value));
         return out.object(json);
     }
-    let text = |bytes: &[u8], in_hex: bool| {
-        if in_hex {
-            hex(bytes)
-        } else {
-            String::from_utf8_lossy(bytes).into_owned()
-        }
+    let format = EntryFormat {
+        key_hex: out.key_hex,
+        value_hex: out.value_hex,
+        decode_blob_index,
     };
-    let user_key = text(key.user_key, out.key_hex);
-    let columns = match key.value_type {
-        ValueType::WideColumnEntity => columns::text_of_entity(value, out.value_hex),
-        _ => None,
-    };
-    let value = match columns {
-        Some(columns) => String::from_utf8_lossy(&columns).into_owned(),
-        None => text(value, out.value_hex),
-    };
-    let (seqno, value_type) = (key.seqno, key.value_type as u8);
-    out.line(&format!(
-        "'{user_key}' seq:{seqno}, type:{value_type} => {value}"
-    ))
+    Ok(format.write(out.writer(), key, value)?)
 }
 
 /// An internal key and its value.

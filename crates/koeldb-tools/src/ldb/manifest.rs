@@ -163,7 +163,7 @@ fn visit_edits(path: &Path, mut visit: impl FnMut(&VersionEdit) -> Outcome) -> O
 }
 
 /// Returns the MANIFEST to dump: `path`, or the one that CURRENT names.
-fn locate(global: &Global, path: Option<&Path>) -> Outcome<PathBuf> {
+pub(super) fn locate(global: &Global, path: Option<&Path>) -> Outcome<PathBuf> {
     let Some(path) = path else {
         let directory = directory(global)?;
         let number = read_current(&PosixFileSystem::new(), &directory)?;

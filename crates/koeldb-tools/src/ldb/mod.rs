@@ -6,6 +6,7 @@
 //! - `manifest`, `wal`, `internal`, `blobs`: contents of the files, read without opening the database.
 //! - `tree`: a column family's tables, read likewise. `doctor`, `explain`, `lsm` say what they mean.
 //! - `offline`: changes to the MANIFEST of a closed database. `top`: a running database.
+//! - `remote`: a compaction by another process.
 //!
 //! Commands, flags and output follow RocksDB's `ldb`. Failures print `Failed: …` on standard error
 //! and exit with 1.
@@ -24,6 +25,7 @@ mod manifest;
 mod offline;
 mod output;
 mod prefixes;
+mod remote;
 mod top;
 mod transfers;
 mod tree;
@@ -32,8 +34,12 @@ mod wal;
 use std::io;
 use std::process::ExitCode;
 
+use clap::Parser;
+use clap::error::ErrorKind;
+
 use crate::command_line;
-use args::{Cli, Command};
+use crate::sst_dump::Trouble;
+use args::{Cli, Command, JobDirectory};
 use output::Output;
 
 /// The error with which a command fails.
@@ -57,6 +63,15 @@ impl From<koeldb::Error> for Failure {
     }
 }
 
+impl From<Trouble> for Failure {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Output(error) => error.into(),
+            Trouble::Table(error) => error.into(),
+        }
+    }
+}
+
 impl From<String> for Failure {
     fn from(message: String) -> Self {
         Failure::Message(message)
@@ -67,7 +82,14 @@ type Outcome<T = ()> = Result<T, Failure>;
 
 /// Runs `ldb` with the words of its command line, without the name of the program.
 pub fn run(words: &[String]) -> ExitCode {
-    let cli: Cli = match command_line::parse("ldb", words) {
+    let is_misplaced = |error: clap::Error| error.kind() == ErrorKind::UnknownArgument;
+    let parsed =
+        Cli::try_parse_from(std::iter::once("ldb").chain(words.iter().map(String::as_str)));
+    let words = match parsed.is_err_and(is_misplaced) {
+        true => args::with_command_first(words),
+        false => words.to_vec(),
+    };
+    let cli: Cli = match command_line::parse("ldb", &words) {
         Ok(cli) => cli,
         Err(status) => return status,
     };
@@ -100,6 +122,10 @@ pub(crate) fn command() -> clap::Command {
 
 fn execute(cli: &Cli, out: &mut Output) -> Outcome {
     let global = &cli.global;
+    if global.create_if_missing && !cli.command.may_create() {
+        let message = "this command does not take --create_if_missing: it creates no database";
+        return Err(Failure::Message(message.to_owned()));
+    }
     match &cli.command {
         Command::Put { key, value } => data::put(global, key, value, out),
         Command::Batchput { pairs } => data::batch_put(global, pairs, out),
@@ -129,8 +155,18 @@ fn execute(cli: &Cli, out: &mut Output) -> Outcome {
         Command::ListLiveFilesMetadata { sort_by_filename } => {
             admin::live_files(global, *sort_by_filename, out)
         }
-        Command::DumpLiveFiles => files::dump(global, out),
-        Command::BlobDump { path, show_values } => blobs::dump(path, *show_values, out),
+        Command::DumpLiveFiles(contents) => files::dump(global, *contents, out),
+        Command::BlobDump { path, show_values } => {
+            let values = match show_values {
+                true => blobs::Values::Stored,
+                false => blobs::Values::Hidden,
+            };
+            let what = blobs::BlobDump {
+                values,
+                states: true,
+            };
+            blobs::dump(path, what, out)
+        }
         Command::ListFileRangeDeletes { max_keys } => files::range_deletes(global, *max_keys, out),
         Command::Checkpoint { checkpoint_dir } => {
             transfers::checkpoint(global, checkpoint_dir, out)
@@ -148,6 +184,12 @@ fn execute(cli: &Cli, out: &mut Output) -> Outcome {
             new_levels,
             print_old_levels,
         } => offline::reduce_levels(global, *new_levels, *print_old_levels, out),
+        Command::RemoteCompactionPrimary(JobDirectory { job_dir }) => {
+            remote::compact(global, job_dir, out)
+        }
+        Command::RemoteCompactionWorker(JobDirectory { job_dir }) => {
+            remote::work(global, job_dir, out)
+        }
         Command::UnsafeRemoveSstFile { number } => offline::remove_table(global, *number, out),
         Command::Repair { verbose } => admin::repair(global, *verbose, out),
     }

@@ -1,6 +1,6 @@
 //! Commands that take files out of databases and into them: checkpoints, backups, ingestion.
 
-use std::io::BufRead;
+use std::io::{BufRead, Write as _};
 use std::path::Path;
 
 use koeldb::{
@@ -14,7 +14,6 @@ use super::database::{directory, open_to_read, open_to_write};
 use super::output::Output;
 use super::{Failure, Outcome};
 use crate::progress;
-use crate::text::hex;
 
 pub(super) fn checkpoint(global: &Global, target: &Path, out: &mut Output) -> Outcome {
     let database = open_to_write(global)?;
@@ -113,17 +112,34 @@ pub(super) fn ingest(global: &Global, ingestion: &Ingestion, out: &mut Output) -
     out.line("external SST files ingested")
 }
 
-/// Runs `file_checksum_dump`: prints the recorded checksum of each table file.
+/// Runs `file_checksum_dump`: prints the recorded checksum of each table and blob file.
 pub(super) fn file_checksums(global: &Global, out: &mut Output) -> Outcome {
     let database = open_to_read(global)?;
-    let mut files = database.db.live_files();
-    files.sort_by_key(|file| file.number);
-    for file in files {
-        let (function, value) = match file.file_checksum_func_name.is_empty() {
-            true => ("Unknown", String::new()),
-            false => (&*file.file_checksum_func_name, hex(&file.file_checksum)),
+    let tables = database.db.live_files().into_iter();
+    let tables = tables.map(|file| {
+        (
+            file.number,
+            file.file_checksum_func_name,
+            file.file_checksum,
+        )
+    });
+    let blobs = database.db.live_blob_files().into_iter();
+    let blobs = blobs.map(|file| {
+        (
+            file.number,
+            file.file_checksum_func_name,
+            file.file_checksum,
+        )
+    });
+    let mut files: Vec<_> = tables.chain(blobs).collect();
+    files.sort();
+    for (number, function, checksum) in files {
+        let function = match function.as_str() {
+            "" => "Unknown",
+            name => name,
         };
-        out.line(&format!("{}, {function}, {value}", file.number))?;
+        write!(out.writer(), "{number}, {function}, ")?;
+        out.value(&checksum)?;
     }
     out.line("Print SST file checksum information finished ")
 }

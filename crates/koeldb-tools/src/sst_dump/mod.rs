@@ -18,13 +18,13 @@ use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
 use indicatif::HumanBytes;
-use koeldb_base::Cursor;
-use koeldb_base::key::{InternalKey, ValueType};
+use koeldb_base::key::InternalKey;
 use koeldb_fs::posix::PosixFileSystem;
 use koeldb_fs::{EntryKind, FileSystem};
 use koeldb_table::TableReader;
 
 use crate::command_line;
+use crate::entries::EntryFormat;
 use crate::json::Json;
 use crate::progress;
 use crate::text::{hex, parse_hex};
@@ -59,6 +59,10 @@ struct Args {
     /// --from, --to and --prefix are hexadecimal.
     #[arg(long)]
     input_key_hex: bool,
+
+    /// scan: prints the fields of references to blob files.
+    #[arg(long)]
+    decode_blob_index: bool,
 
     /// check, scan: starts at this user key.
     #[arg(long, value_name = "KEY")]
@@ -113,8 +117,7 @@ Examples:
 
 Of RocksDB's sst_dump, these do not exist here:
   --command=recompress                       db_bench and a compaction measure codecs on whole databases
-  --set_block_size, --compression_types, --compression_level_from, ...   belong to recompress
-  --decode_blob_index                        references are shown as stored";
+  --set_block_size, --compression_types, --compression_level_from, ...   belong to recompress";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Command {
@@ -201,7 +204,7 @@ fn dump(args: &Args) -> Result<bool, String> {
 
 /// The reason for the failure of a dump.
 #[derive(Debug)]
-enum Trouble {
+pub(crate) enum Trouble {
     /// The output cannot be written.
     Output(io::Error),
     /// The table cannot be read.
@@ -324,26 +327,37 @@ fn table_files(path: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(tables)
 }
 
-/// Passes the newest value of each user key in a table to `visit`, until that returns `false`.
-///
-/// Keys whose newest entry is not a value are skipped.
-pub(crate) fn visit_values<E: From<koeldb_base::Error>>(
+/// What [`print_table`] prints of a table.
+pub(crate) struct TableDump {
+    /// The first user key.
+    pub(crate) from: Option<Vec<u8>>,
+    /// The user key before which the dump ends.
+    pub(crate) to: Option<Vec<u8>>,
+    /// The largest number of entries.
+    pub(crate) most: u64,
+    pub(crate) format: EntryFormat,
+    /// Prints a JSON object per entry, without properties.
+    pub(crate) json: bool,
+}
+
+/// Prints the entries of a table, then its properties, as RocksDB's `ldb` does.
+pub(crate) fn print_table(
     path: &Path,
-    mut visit: impl FnMut(&[u8], &[u8]) -> Result<bool, E>,
-) -> Result<(), E> {
+    dump: TableDump,
+    out: &mut impl Write,
+) -> Result<(), Trouble> {
+    let TableDump { format, json, .. } = dump;
+    let range = scan::Range::between(dump.from, dump.to, dump.most);
     let table = OpenTable::open(path)?;
-    let mut cursor = table.cursor();
-    let mut last: Option<Vec<u8>> = None;
-    cursor.seek_to_first().map_err(koeldb_base::Error::from)?;
-    while cursor.valid() {
-        let key = InternalKey::parse(cursor.key())?;
-        if last.as_deref() != Some(key.user_key) {
-            if key.value_type == ValueType::Value && !visit(key.user_key, cursor.value())? {
-                return Ok(());
-            }
-            last = Some(key.user_key.to_vec());
-        }
-        cursor.next().map_err(koeldb_base::Error::from)?;
+    if !json {
+        writeln!(out, "Process {}", path.display())?;
+        writeln!(out, "Sst file format: {}", table.format_name())?;
+    }
+    scan::write_entries(&table, &range, format, json, out)?;
+    if !json {
+        writeln!(out, "\nTable Properties:")?;
+        properties::write_lines(&table, "", "=", out)?;
+        writeln!(out)?;
     }
     Ok(())
 }

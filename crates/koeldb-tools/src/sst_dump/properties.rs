@@ -23,7 +23,7 @@ pub(super) fn write(table: &OpenTable, json: bool, out: &mut impl Write) -> Resu
         return Ok(());
     }
     writeln!(out, "Table Properties:\n{}", "-".repeat(30))?;
-    write_lines(table, out)?;
+    write_lines(table, "  ", ": ", out)?;
     if let TableReader::Cuckoo(reader) = &*table.reader {
         writeln!(out, "  Hash table\n{}", "-".repeat(30))?;
         write!(out, "{}", reader.layout())?;
@@ -36,10 +36,15 @@ pub(super) fn write(table: &OpenTable, json: bool, out: &mut impl Write) -> Resu
     Ok(())
 }
 
-/// Prints the table properties, one per line.
-pub(super) fn write_lines(table: &OpenTable, out: &mut impl Write) -> std::io::Result<()> {
+/// Prints the table properties, one per line, with `indent` before and `between` name and value.
+pub(super) fn write_lines(
+    table: &OpenTable,
+    indent: &str,
+    between: &str,
+    out: &mut impl Write,
+) -> std::io::Result<()> {
     for (name, value) in lines(table) {
-        writeln!(out, "  {name}: {value}")?;
+        writeln!(out, "{indent}{name}{between}{value}")?;
     }
     Ok(())
 }

@@ -52,7 +52,7 @@ pub(super) fn write(table: &OpenTable, args: &Args) -> Result<PathBuf, Trouble> 
         TableReader::Embedded(embedded) => dump(embedded.stored())?,
         TableReader::Cuckoo(cuckoo) => {
             writeln!(out, "Table Properties:\n{RULE}")?;
-            write_lines(table, &mut out)?;
+            write_lines(table, "  ", ": ", &mut out)?;
             writeln!(out, "\nHash Table:\n{RULE}\n{}", cuckoo.whole()?.examine()?)?;
         }
         TableReader::Plain(plain) => write_rows(table, plain.format(), &mut out)?,
@@ -64,7 +64,7 @@ pub(super) fn write(table: &OpenTable, args: &Args) -> Result<PathBuf, Trouble> 
 /// Writes a plain table's properties, row encoding and user key length.
 fn write_rows(table: &OpenTable, format: RowFormat, out: &mut impl Write) -> std::io::Result<()> {
     writeln!(out, "Table Properties:\n{RULE}")?;
-    write_lines(table, out)?;
+    write_lines(table, "  ", ": ", out)?;
     writeln!(
         out,
         "\nRows:\n{RULE}\n  encoding: {:?}\n  user key length: {}",
@@ -146,7 +146,7 @@ impl<W: Write> Dump<'_, W> {
         }
         writeln!(self.out)?;
         self.title("Table Properties:")?;
-        write_lines(self.table, &mut self.out)?;
+        write_lines(self.table, "  ", ": ", &mut self.out)?;
         writeln!(self.out)?;
         Ok(())
     }

@@ -8,7 +8,7 @@ use koeldb_base::{Cursor, Error, KeyOrder};
 
 use super::table::OpenTable;
 use super::{Args, Trouble};
-use crate::columns;
+use crate::entries::EntryFormat;
 use crate::json::{Json, JsonValue};
 use crate::text::{hex, parse_hex};
 
@@ -34,6 +34,16 @@ impl Range {
             prefix: bytes(&args.prefix)?,
             most: args.read_num.unwrap_or(u64::MAX),
         })
+    }
+
+    /// Creates the range from `from` (inclusive) to `to` (exclusive), of at most `most` entries.
+    pub(super) fn between(from: Option<Vec<u8>>, to: Option<Vec<u8>>, most: u64) -> Self {
+        Range {
+            from,
+            to,
+            prefix: None,
+            most,
+        }
     }
 
     /// Returns whether the range is unlimited, so that it includes every entry.
@@ -119,7 +129,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Runs `--command=scan`: prints the entries; in JSON, range deletions follow.
+/// Runs `--command=scan`: prints the entries.
 pub(super) fn scan(
     table: &OpenTable,
     range: &Range,
@@ -129,26 +139,31 @@ pub(super) fn scan(
     if !args.json {
         range.write_title(out)?;
     }
+    let format = EntryFormat {
+        key_hex: args.output_hex,
+        value_hex: args.output_hex,
+        decode_blob_index: args.decode_blob_index,
+    };
+    write_entries(table, range, format, args.json, out)
+}
+
+/// Prints the entries of a range; in JSON, range deletions follow.
+pub(super) fn write_entries(
+    table: &OpenTable,
+    range: &Range,
+    format: EntryFormat,
+    json: bool,
+    out: &mut impl Write,
+) -> Result<(), Trouble> {
     range.visit(table, |key, value| {
-        if args.json {
+        if json {
             writeln!(out, "{}", entry_json(key, value).finish())?;
         } else {
-            let (seqno, value_type) = (key.seqno, key.value_type as u8);
-            write_bytes(out, b"'", key.user_key, args.output_hex)?;
-            write!(out, "' seq:{seqno}, type:{value_type} => ")?;
-            let columns = match key.value_type {
-                ValueType::WideColumnEntity => columns::text_of_entity(value, args.output_hex),
-                _ => None,
-            };
-            match columns {
-                Some(columns) => out.write_all(&columns)?,
-                None => write_bytes(out, b"", value, args.output_hex)?,
-            }
-            writeln!(out)?;
+            format.write(out, key, value)?;
         }
         Ok(())
     })?;
-    if args.json && range.is_whole() {
+    if json && range.is_whole() {
         let tombstones = table.reader.tombstones().into_iter();
         for tombstone in tombstones.flat_map(|tombstones| tombstones.tombstones()) {
             let key = InternalKey {
@@ -160,21 +175,6 @@ pub(super) fn scan(
         }
     }
     Ok(())
-}
-
-/// Writes `before`, then `bytes`, raw or in hexadecimal.
-fn write_bytes(
-    out: &mut impl Write,
-    before: &[u8],
-    bytes: &[u8],
-    in_hex: bool,
-) -> std::io::Result<()> {
-    out.write_all(before)?;
-    if in_hex {
-        out.write_all(hex(bytes).as_bytes())
-    } else {
-        out.write_all(bytes)
-    }
 }
 
 /// Returns an entry as JSON: user key, sequence number, type and value.

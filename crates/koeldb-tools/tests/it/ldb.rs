@@ -58,6 +58,19 @@ fn keys_are_put_read_and_deleted() {
 }
 
 #[test]
+fn flags_of_a_command_may_stand_before_it() {
+    let scratch = Scratch::new();
+    ldb(
+        &scratch,
+        &["--create_if_missing", "batchput", "a", "1", "b", "2"],
+    );
+    let words = ["--max_keys=1", "--hex", "scan", "--no_value"];
+    assert_eq!(ldb(&scratch, &words), "0x61\n");
+    let err = fail("ldb", &[&scratch.db(), "--nosuch", "scan"]);
+    assert!(err.contains("--nosuch"), "{err}");
+}
+
+#[test]
 fn columns_are_put_read_and_printed() {
     let scratch = Scratch::new();
     let put = [
@@ -287,12 +300,20 @@ fn secondaries_ttl_databases_and_range_deletions_are_read() {
     let refused = fail("ldb", &[&scratch.db(), &own, "put", "c", "3"]);
     assert!(refused.contains("--secondary_path"), "{refused}");
     let dumped = ldb(&scratch, &["dump_live_files"]);
-    assert!(
-        dumped.contains("Manifest File") && dumped.contains("'61' seq:"),
-        "{dumped}"
-    );
+    for part in [
+        "Manifest File",
+        "Column family name: default",
+        ".sst level:",
+        "'a' seq:",
+        "Write Ahead Log Files",
+        "PUT(0) : 0x62 : 0x32",
+    ] {
+        assert!(dumped.contains(part), "{part}\n{dumped}");
+    }
+    let dumped = ldb(&scratch, &["dump_live_files", "--hex"]);
+    assert!(dumped.contains("'61' seq:"), "{dumped}");
     let listed = ldb(&scratch, &["list_file_range_deletes"]);
-    assert!(listed.contains(".sst level:"), "{listed}");
+    assert!(listed.contains("=== file : "), "{listed}");
 
     let ttl = Scratch::new();
     assert_eq!(
@@ -709,18 +730,17 @@ fn blob_files_are_dumped_listed_and_examined() {
     assert_eq!(files.len(), 2);
     let path = |index: usize| format!("--path={}", files[index].display());
     let out = succeed("ldb", &["blob_dump", &path(0)]);
-    assert!(
-        out.contains("column family id 0, compression NoCompression"),
-        "{out}"
-    );
-    assert!(
-        out.contains("'626967' at ") && out.contains(", dead"),
-        "{out}"
-    );
-    assert!(
-        out.contains("records: 2, damaged: 0, live: 1, dead: 1"),
-        "{out}"
-    );
+    for part in [
+        "Blob log header:\n  Version          : 1\n  Column Family ID : 0\n  \
+         Compression      : kNoCompression\n  Expiration range : nil\n\
+         Blob log footer:\n  Blob count       : 2\n",
+        "Read record with offset 0x1e (30):\n  key size   : 3\n  value size : 80\n  \
+         expiration : 0\n  key        : big\n  state      : dead\n",
+        "Summary:\n  total records: 2\n  total key size: 8\n",
+        "  live: 1\n  dead: 1\n",
+    ] {
+        assert!(out.contains(part), "{part}\n{out}");
+    }
     let out = succeed("ldb", &["blob_dump", &path(1), "--show_values", "--json"]);
     assert!(out.contains(r#""footer_records":2"#), "{out}");
     assert!(
@@ -734,7 +754,7 @@ fn blob_files_are_dumped_listed_and_examined() {
     }
     let dumped = ldb(&scratch, &["dump_live_files"]);
     assert!(
-        dumped.contains("Blob Files") && dumped.contains("records: 2"),
+        dumped.contains("Blob Files") && dumped.contains("total records: 2"),
         "{dumped}"
     );
     let report = ldb(&scratch, &["doctor"]);
@@ -783,6 +803,83 @@ fn doctor_examines_tables_in_several_directories() {
     );
     let out = succeed("ldb", &[&db, "doctor", "--try_load_options=false", &paths]);
     assert!(out.contains("errors: 0"), "{out}");
+}
+
+#[test]
+fn references_to_blob_files_are_decoded() {
+    let scratch = Scratch::new();
+    with_blob_files(&scratch).unwrap();
+    let decoded = ldb(&scratch, &["idump", "--decode_blob_index"]);
+    let reference = "type:17 => [blob ref] file:";
+    assert!(decoded.contains(reference), "{decoded}");
+    assert!(!ldb(&scratch, &["idump", "--hex"]).contains("blob ref"));
+    let live = ldb(&scratch, &["dump_live_files", "--decode_blob_index"]);
+    assert!(live.contains(reference), "{live}");
+    let tables = std::fs::read_dir(scratch.0.join("db")).expect("the database");
+    let table = tables
+        .map(|entry| entry.expect("an entry").path())
+        .find(|path| path.extension().is_some_and(|end| end == "sst"))
+        .expect("a table");
+    let path = table.display().to_string();
+    let scan = ["--command=scan", "--decode_blob_index", &*path];
+    assert!(succeed("sst_dump", &scan).contains(reference));
+    let path = format!("--path={path}");
+    let dumped = succeed("ldb", &["dump", &path, "--decode_blob_index"]);
+    assert!(
+        dumped.contains(reference) && dumped.contains("# entries="),
+        "{dumped}"
+    );
+    let part = succeed("ldb", &["dump", &path, "--from=big ", "--max_keys=1"]);
+    assert_eq!(part.matches(" seq:").count(), 1, "{part}");
+    let stats = ldb(&scratch, &["idump", "--stats", "--count_only"]);
+    assert!(
+        stats.contains("** Compaction Stats [default] **") && stats.ends_with("in range: 4\n"),
+        "{stats}"
+    );
+}
+
+#[test]
+fn values_of_compressed_blob_files_are_printed_uncompressed() {
+    let path = golden().join("blob-zstd");
+    let file = std::fs::read_dir(path)
+        .expect("a database of RocksDB")
+        .map(|entry| entry.expect("an entry").path())
+        .find(|path| path.extension().is_some_and(|end| end == "blob"))
+        .expect("a blob file");
+    let path = format!("--path={}", file.display());
+    let out = succeed(
+        "ldb",
+        &["dump", &path, "--hex", "--dump_uncompressed_blobs"],
+    );
+    assert!(out.contains("\n  raw blob   : "), "{out}");
+    assert!(out.contains("\n  total raw blob size: "), "{out}");
+    assert!(!out.contains("state"), "{out}");
+}
+
+#[test]
+fn only_commands_that_write_create_a_database_or_open_it_for_transactions() {
+    let scratch = Scratch::new();
+    for command in ["dump", "scan", "list_column_families", "compact"] {
+        let err = fail("ldb", &[&scratch.db(), command, "--create_if_missing"]);
+        assert!(err.contains("--create_if_missing"), "{err}");
+    }
+    assert!(!scratch.0.join("db").exists());
+    let put = ["put", "a", "1", "--create_if_missing", "--use_txn"];
+    assert_eq!(ldb(&scratch, &put), "OK\n");
+    for policy in 0..3 {
+        let flag = format!("--txn_write_policy={policy}");
+        let words = ["--use_txn", &flag, "batchput", "b", &policy.to_string()];
+        assert_eq!(ldb(&scratch, &words), "OK\n");
+    }
+    assert_eq!(ldb(&scratch, &["delete", "a", "--use_txn"]), "OK\n");
+    assert_eq!(ldb(&scratch, &["scan"]), "b ==> 2\n");
+    for words in [
+        &["get", "b", "--use_txn"][..],
+        &["put", "c", "3", "--use_txn", "--ttl"],
+    ] {
+        let err = fail("ldb", &[&[&*scratch.db()], words].concat());
+        assert!(err.contains("--use_txn"), "{err}");
+    }
 }
 
 #[test]

@@ -7,8 +7,10 @@
 
 mod book;
 mod db_bench;
+mod judge;
 mod ldb;
 mod packages;
+mod remote;
 mod sst_dump;
 
 use std::path::{Path, PathBuf};

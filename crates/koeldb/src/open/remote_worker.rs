@@ -98,10 +98,7 @@ impl Db {
             },
         };
         let (output, outcome) = inner.background.run_worker_job(family, &plan, &job)?;
-        let there = || {
-            let inputs = plan.inputs.iter().filter(|input| input.level == level);
-            inputs.flat_map(|input| &input.files)
-        };
+        let there = plan.inputs.iter().filter(|input| input.level == level);
         let totals = &outcome.totals;
         let micros =
             |time: std::time::Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
@@ -114,9 +111,8 @@ impl Db {
                 elapsed_micros: micros(totals.elapsed),
                 cpu_micros: micros(totals.cpu),
                 input_files: plan.files().count() as u64,
-                input_files_there: there().count() as u64,
+                input_files_there: there.flat_map(|input| &input.files).count() as u64,
                 input_bytes: plan.input_bytes(),
-                input_bytes_there: there().map(|file| file.bytes).sum(),
                 input_entries: totals.keys_in,
                 output_files: output.files.len() as u64,
                 output_bytes: totals.written,

@@ -229,19 +229,17 @@ impl Parser<'_> {
             let Some(info) = TABLE.iter().find(|info| info.name == name) else {
                 continue;
             };
-            let (value, default) = (self.line.flags.show(name), defaults.show(name));
-            if value == default {
-                continue;
+            if let Some(why) = info.without_effect() {
+                let notice = format!("Note: --{name} does nothing: {why}");
+                self.line.notices.push(notice);
             }
-            match info.effect {
-                Effect::Ignored(why) => self
-                    .line
-                    .notices
-                    .push(format!("Note: --{name} does nothing: {why}")),
-                Effect::Refused(why) => self.errors.push(format!(
+            let (value, default) = (self.line.flags.show(name), defaults.show(name));
+            if let Effect::Refused(why) = info.effect
+                && value != default
+            {
+                self.errors.push(format!(
                     "ERROR: flag '{name}' has no other value than '{default}' here: {why}"
-                )),
-                _ => {}
+                ));
             }
         }
         if self.errors.is_empty() || self.line.command != Command::Run {

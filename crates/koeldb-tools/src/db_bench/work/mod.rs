@@ -12,6 +12,7 @@ pub(crate) mod mixgraph;
 pub(crate) mod multi_scan;
 pub(crate) mod operands;
 pub(crate) mod read;
+pub(crate) mod remote;
 pub(crate) mod replace;
 pub(crate) mod scan;
 pub(crate) mod state;

@@ -96,7 +96,7 @@ pub(crate) fn restore(worker: &mut Worker<'_>) -> Outcome {
 }
 
 /// Returns the directory that a flag names; fails if it is empty.
-fn directory<'f>(flag: &str, directory: &'f str) -> Outcome<&'f str> {
+pub(super) fn directory<'f>(flag: &str, directory: &'f str) -> Outcome<&'f str> {
     match directory {
         "" => Err(Failure::new(format!("--{flag} is not given"))),
         directory => Ok(directory),

@@ -76,7 +76,6 @@ pub(crate) struct JobFigures {
     pub(crate) input_files: u64,
     pub(crate) input_files_there: u64,
     pub(crate) input_bytes: u64,
-    pub(crate) input_bytes_there: u64,
     pub(crate) input_entries: u64,
     pub(crate) output_files: u64,
     pub(crate) output_bytes: u64,
@@ -467,45 +466,27 @@ impl JobFigures {
             .put("is_remote_compaction", true)
             .put("total_input_bytes", self.input_bytes)
             .put("total_output_bytes", self.output_bytes);
-        let above = |all: u64, there: u64| all.saturating_sub(there);
+        // COMPAT: a primary adds the figures of its input to those of the level, and refuses a sum
+        // that differs from the entries of the job. RocksDB's workers leave them at 0.
         level
             .put("micros", self.elapsed_micros)
             .put("cpu_micros", self.cpu_micros)
-            .put(
-                "bytes_read_non_output_levels",
-                above(self.input_bytes, self.input_bytes_there),
-            )
-            .put("bytes_read_output_level", self.input_bytes_there)
             .put("bytes_written", self.output_bytes)
-            .put(
-                "num_input_files_in_non_output_levels",
-                above(self.input_files, self.input_files_there),
-            )
-            .put("num_input_files_in_output_level", self.input_files_there)
             .put("num_output_files", self.output_files)
-            .put("num_input_records", self.input_entries)
-            .put(
-                "num_dropped_records",
-                above(self.input_entries, self.output_entries),
-            )
             .put("num_output_records", self.output_entries)
             .put("count", 1);
         (job, level)
     }
 
-    /// Decodes the figures from the fields `stats` and `internal_stats` of a result.
+    /// Decodes the figures from the field `stats` of a result.
     fn read(result: &Fields<'_>) -> Result<Self> {
         let job = result.record("stats")?;
-        let level = result
-            .record("internal_stats")?
-            .record("output_level_stats")?;
         Ok(JobFigures {
             elapsed_micros: job.parse("elapsed_micros")?,
             cpu_micros: job.parse("cpu_micros")?,
             input_files: job.parse("num_input_files")?,
             input_files_there: job.parse("num_input_files_at_output_level")?,
             input_bytes: job.parse("total_input_bytes")?,
-            input_bytes_there: level.parse("bytes_read_output_level")?,
             input_entries: job.parse("num_input_records")?,
             output_files: job.parse("num_output_files")?,
             output_bytes: job.parse("total_output_bytes")?,

@@ -40,10 +40,23 @@ fn result(tables: usize) -> JobResult {
             input_entries: 11,
             output_entries: 10,
             input_bytes: 100,
-            input_bytes_there: 60,
             ..JobFigures::default()
         },
     }
+}
+
+/// A primary of RocksDB adds the figures of its input to those of the level.
+#[test]
+fn figures_of_the_level_are_those_of_its_output() {
+    let message = result(1).encode();
+    let text = String::from_utf8_lossy(&message);
+    let (job, level) = text.split_once("internal_stats={").unwrap();
+    assert!(job.contains("num_input_records=11;"), "{job}");
+    assert!(
+        !level.contains("input") && !level.contains("bytes_read"),
+        "{level}"
+    );
+    assert!(level.contains("num_output_records=10;"), "{level}");
 }
 
 /// As RocksDB 11.9 writes it: `CompactionServiceInput::Write`, in the order of our fields.
