@@ -30,6 +30,9 @@ pub(super) struct SecondaryToOpen {
 impl Opening {
     /// Creates, checks, locks and marks the secondary's own directory `own`.
     pub(super) fn prepare_own_directory(&self, own: &Path) -> Result<Box<dyn FileLock>> {
+        if !self.has_database()? {
+            return Err(self.no_database());
+        }
         refuse_inside(&*self.fs, own, &self.path)?;
         for directory in self.table_directories() {
             refuse_inside(&*self.fs, own, &directory)?;

@@ -1,5 +1,7 @@
 //! Failed opens and reads report the file and the reason, and leave the directory unchanged.
 
+mod advice;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
