@@ -138,6 +138,21 @@ impl Db {
     /// directory of the secondary alone, for its LOG, its LOCK, links to tables, and a file `PRIMARY`
     /// that marks it. (RocksDB's `DB::OpenAsSecondary`.)
     ///
+    /// ```
+    /// use koeldb::{Db, Env, Options};
+    ///
+    /// # fn main() -> koeldb::Result<()> {
+    /// let mut options = Options::new();
+    /// options.create_if_missing(true).set_env(&Env::mem_env());
+    /// let primary = Db::open(&options, "/db")?;
+    /// let secondary = Db::open_as_secondary(&options, "/db", "/secondary")?;
+    /// primary.put("koel", "Eudynamys")?;
+    /// secondary.try_catch_up_with_primary()?;
+    /// assert_eq!(secondary.get("koel")?.as_deref(), Some(&b"Eudynamys"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// `InvalidArgument` if there is no database, or `secondary_path` is one or has tables that no
     /// secondary linked there; `Busy` if another
