@@ -74,7 +74,7 @@ impl SstFileSorterOptions {
         self
     }
 
-    /// Sets the size at which a new output file begins; by default `target_file_size_base`.
+    /// Sets the bytes at which a new output file begins; by default `target_file_size_base`.
     pub fn set_target_file_bytes(&mut self, bytes: u64) -> &mut Self {
         self.target_file_bytes = Some(bytes.max(1));
         self
