@@ -1,8 +1,12 @@
-//! The error type: a coarse kind a caller can act on, a readable message, and the file it concerns.
+//! The error type: a coarse kind a caller can act on, a readable message, the file it concerns, and
+//! what to do about it.
 //!
 //! `Error` is one pointer wide and cheap to clone, because one failed block fails many keys and one
 //! background error fails many writers. Absence is never an error: it is `Ok(None)`.
 
+pub mod advice;
+
+use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -126,6 +130,7 @@ struct Inner {
     detail: Option<ErrorDetail>,
     message: String,
     file: Option<FileContext>,
+    advice: Option<Cow<'static, str>>,
     outcome: Option<WriteOutcome>,
     severity: Severity,
     raw_os_error: Option<i32>,
@@ -155,6 +160,7 @@ impl Error {
                 detail: None,
                 message,
                 file: None,
+                advice: None,
                 outcome: None,
                 severity: Severity::None,
                 raw_os_error: None,
@@ -199,8 +205,10 @@ impl Error {
             }
             _ => None,
         };
+        let advice = advice::of_system_error(&source, path);
         error.edit(|inner| {
             inner.raw_os_error = raw_os_error;
+            inner.advice = advice.map(Cow::Borrowed);
             inner.detail = detail;
             inner.file = Some(FileContext {
                 path: path.to_owned(),
@@ -213,10 +221,15 @@ impl Error {
     }
 
     /// Sets the file that the error concerns, unless it is set already.
+    ///
+    /// A `Corruption` without advice gets that for a damaged file of its kind.
     #[must_use]
     pub fn in_file(mut self, path: &Path, offset: Option<u64>, operation: &'static str) -> Self {
         if self.inner.file.is_none() {
             self.edit(|inner| {
+                if inner.kind == ErrorKind::Corruption && inner.advice.is_none() {
+                    inner.advice = advice::of_damaged_file(path).map(Cow::Borrowed);
+                }
                 inner.file = Some(FileContext {
                     path: path.to_owned(),
                     offset,
@@ -231,6 +244,20 @@ impl Error {
     #[must_use]
     pub fn context(mut self, what: impl fmt::Display) -> Self {
         self.edit(|inner| inner.message = format!("{what}: {}", inner.message));
+        self
+    }
+
+    /// Sets what the user can do about the error: a short sentence, without capital and full stop.
+    #[must_use]
+    pub fn with_advice(mut self, advice: impl Into<Cow<'static, str>>) -> Self {
+        self.edit(|inner| inner.advice = Some(advice.into()));
+        self
+    }
+
+    /// Removes the advice, for a report that gives its own.
+    #[must_use]
+    pub fn without_advice(mut self) -> Self {
+        self.edit(|inner| inner.advice = None);
         self
     }
 
@@ -300,7 +327,13 @@ impl Error {
         self.inner.file.as_ref()
     }
 
-    /// The message of the error, without kind and file.
+    /// What the user can do about the error: a short sentence, if there is something to say.
+    #[must_use]
+    pub fn advice(&self) -> Option<&str> {
+        self.inner.advice.as_deref()
+    }
+
+    /// The message of the error, without kind, file and advice.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.inner.message
@@ -365,6 +398,9 @@ impl fmt::Display for Error {
             }
             f.write_str(")")?;
         }
+        if let Some(advice) = &self.inner.advice {
+            write!(f, "; {advice}")?;
+        }
         Ok(())
     }
 }
@@ -415,8 +451,25 @@ mod tests {
             .in_file(Path::new("other"), None, "open");
         assert_eq!(
             error.to_string(),
-            "Corruption: block checksum mismatch: stored = 1, computed = 2 (read 000012.sst at offset 4096)"
+            "Corruption: block checksum mismatch: stored = 1, computed = 2 (read 000012.sst at offset 4096); \
+             restore a backup, or run `ldb repair`, which keeps what is readable"
         );
         assert!(error.is_corruption());
+    }
+
+    #[test]
+    fn advice_ends_the_text_and_not_the_message() {
+        let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
+        let error = Error::io(full, "write", Path::new("000012.log"));
+        let text = "IO error: no storage space (write 000012.log)";
+        assert_eq!(
+            error.to_string(),
+            format!("{text}; free space on the device")
+        );
+        let error = error.with_advice("wait");
+        assert_eq!(error.to_string(), format!("{text}; wait"));
+        assert_eq!(error.advice(), Some("wait"));
+        assert_eq!(error.message(), "no storage space");
+        assert_eq!(error.without_advice().to_string(), text);
     }
 }

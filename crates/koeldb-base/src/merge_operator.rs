@@ -332,9 +332,10 @@ pub fn merge_values(
 ) -> Result<Vec<u8>> {
     let Some(operator) = merger.operator else {
         return Err(Error::not_supported(format!(
-            "merge operands found {}, but no merge_operator is set: set the one they were written with",
+            "merge operands found {}, but no merge_operator is set",
             Place(key, merger.family)
-        )));
+        ))
+        .with_advice("set the merge_operator that they were written with"));
     };
     let mut result = Vec::new();
     let merged = guarded(|| {

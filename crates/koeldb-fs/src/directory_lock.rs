@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use koeldb_base::error::ErrorDetail;
-use koeldb_base::{Result, file_name};
+use koeldb_base::{Error, Result, file_name};
 
 use crate::file::{FileLock, FileSystem};
 
@@ -28,9 +28,9 @@ impl FileLock for DirectoryLock {}
 /// `IoError` with detail `LockHeld` if another holder has one of the locks.
 pub fn lock_directory(fs: &dyn FileSystem, directory: &Path) -> Result<Box<dyn FileLock>> {
     // LOCK first: its error names the process that holds it, also one of RocksDB.
-    let file = fs.lock(&file_name::lock(directory))?;
+    let file = fs.lock(&file_name::lock(directory)).map_err(advised)?;
     let directory = fs.lock(directory).map_err(|error| match error.detail() {
-        Some(ErrorDetail::LockHeld) => error.context(
+        Some(ErrorDetail::LockHeld) => advised(error).context(
             "the directory is in use, although its file LOCK was free: that file was removed or \
              replaced, or another program locked the directory",
         ),
@@ -40,6 +40,16 @@ pub fn lock_directory(fs: &dyn FileSystem, directory: &Path) -> Result<Box<dyn F
         _directory: directory,
         _file: file,
     }))
+}
+
+/// Adds advice for the lock of a database that another process holds.
+fn advised(error: Error) -> Error {
+    match (error.detail(), error.advice()) {
+        (Some(ErrorDetail::LockHeld), None) => error.with_advice(
+            "close the database in that process, or open it read-only or as a secondary",
+        ),
+        _ => error,
+    }
 }
 
 #[cfg(test)]

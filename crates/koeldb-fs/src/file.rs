@@ -10,6 +10,7 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use koeldb_base::error::ErrorDetail;
 use koeldb_base::{Buffer, Error, ErrorKind, Result};
 
 use crate::read_driver::ReadBackend;
@@ -176,6 +177,19 @@ pub struct Metadata {
 
 /// A file lock, held until the value is dropped.
 pub trait FileLock: Send + Sync + fmt::Debug {}
+
+/// Creates the error for a lock on `path` that is held `by` somebody.
+pub(crate) fn held(path: &Path, by: &str) -> Error {
+    Error::with_kind(ErrorKind::IoError, format!("the lock is held {by}"))
+        .with_detail(ErrorDetail::LockHeld)
+        .in_file(path, None, "lock")
+}
+
+/// Creates the error for a lock on `path` that this process holds.
+pub(crate) fn held_here(path: &Path) -> Error {
+    held(path, "by this process")
+        .with_advice("share the open handle among threads, or close it first")
+}
 
 /// A file system that the engine reads and writes (RocksDB: `FileSystem`).
 ///

@@ -12,6 +12,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use koeldb_base::error::advice::LOST_FILE;
 use koeldb_base::file_name::{self, FileNumber};
 use koeldb_base::{Error, Result, SeqNo};
 use koeldb_fs::{AccessHint, FileSystem, OpenOptions, Purpose, RandomAccessFile, WriteOptions};
@@ -151,6 +152,7 @@ fn open(fs: &dyn FileSystem, path: &Path) -> Result<Arc<dyn RandomAccessFile>> {
     fs.open(path, &options).map_err(|error| {
         if error.is_path_not_found() {
             Error::corruption("CURRENT names a MANIFEST that does not exist")
+                .with_advice(LOST_FILE)
                 .in_file(path, None, "open")
         } else {
             error
@@ -452,9 +454,9 @@ pub fn remains(fs: &dyn FileSystem, directory: &Path) -> Result<Option<String>> 
 #[must_use]
 pub fn lost_current(directory: &Path, found: &str) -> Error {
     Error::corruption(format!(
-        "CURRENT is missing, but the directory holds {found}: \
-         repair the database (`ldb repair`, `Db::repair`), or restore a backup"
+        "CURRENT is missing, but the directory holds {found}"
     ))
+    .with_advice("restore a backup, or run `ldb repair`, which writes CURRENT and MANIFEST anew")
     .in_file(directory, None, "open")
 }
 

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use koeldb_base::error::ErrorDetail;
+use koeldb_base::error::advice::LOST_FILE;
 use koeldb_base::{ArcRef, Error, ErrorKind, Fault, KeyOrder, Lookup, Result};
 use koeldb_fs::{FileSystem, OpenOptions, Purpose, RandomAccessFile};
 use koeldb_table::blob::{BlobFile, BlobFileContext};
@@ -19,11 +20,6 @@ use crate::data_paths::DataPaths;
 use crate::file_checksum;
 use crate::file_meta::FileMeta;
 use crate::open_tables::{OpenTables, ReaderSlot};
-
-/// The error number `EMFILE`: the process may open no more files. Unix systems agree on it.
-const TOO_MANY_OPEN_FILES: i32 = 24;
-/// The error number `ENFILE`: the system may open no more files.
-const TOO_MANY_OPEN_FILES_IN_SYSTEM: i32 = 23;
 
 /// A reference to an open table: borrowed if its file keeps it open, otherwise counted.
 ///
@@ -355,6 +351,7 @@ impl TableOpener {
                         "table {:06}.sst is in the MANIFEST but does not exist",
                         file.number
                     );
+                    let mut advice = LOST_FILE;
                     let count = self.paths.count();
                     if usize::from(file.path_id) >= count {
                         let of = match count {
@@ -365,22 +362,14 @@ impl TableOpener {
                         message += &format!(
                             "; its directory is number {id} of db_paths or cf_paths, counted from 0, and {of}"
                         );
+                        advice = "set the db_paths and cf_paths that the database was written with";
                     }
-                    Error::corruption(message).in_file(&path, None, "open")
-                    .with_detail(ErrorDetail::PathNotFound)
+                    Error::corruption(message)
+                        .in_file(&path, None, "open")
+                        .with_detail(ErrorDetail::PathNotFound)
+                        .with_advice(advice)
                 }),
-            Err(error) if is_out_of_files(&error) => Err(error.context(
-                "no more files can be opened: raise the limit of open files (ulimit -n), or set max_open_files below it",
-            )),
             opened => opened,
         }
     }
-}
-
-/// Whether an error means that the process or the system has too many open files.
-fn is_out_of_files(error: &Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(TOO_MANY_OPEN_FILES | TOO_MANY_OPEN_FILES_IN_SYSTEM)
-    )
 }

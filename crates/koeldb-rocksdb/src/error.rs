@@ -1,4 +1,5 @@
 //! Errors as RocksDB writes them: `<kind>: [<detail>: ]<context>[: <path>][: <system's text>]`.
+//! The engine's advice is left out.
 
 use std::fmt;
 
@@ -126,13 +127,12 @@ fn without_number(text: &str) -> &str {
     }
 }
 
-/// Removes the engine's suffix in parentheses from messages that list column family names.
+/// Removes the engine's suffix in parentheses from the message of an unknown column family.
 ///
-/// Programs parse the names.
+/// Programs parse the name.
 fn without_addition(text: &str) -> &str {
-    let starts = ["Column families not opened: ", "Column family not found: "];
     match text.find(" (") {
-        Some(end) if starts.iter().any(|start| text.starts_with(start)) => &text[..end],
+        Some(end) if text.starts_with("Column family not found: ") => &text[..end],
         _ => text,
     }
 }

@@ -361,7 +361,10 @@ impl Footer {
     fn decode_legacy(kind: TableKind, mut input: &[u8]) -> Result<Self> {
         if kind == TableKind::BlockBased {
             return Err(Error::not_supported(
-                "block-based tables of format_version 0 are not supported",
+                "block-based tables of format_version 0, which LevelDB writes, are not supported",
+            )
+            .with_advice(
+                "copy the entries into a new database with the program that wrote the table",
             ));
         }
         Ok(Footer {
@@ -410,8 +413,9 @@ impl Footer {
                 if is_newer && footer.take_extended(part2, bytes, offset).is_ok() {
                     Error::not_supported(format!(
                         "format_version {format_version} is newer than {newest}, the newest that this \
-                         release reads: read the table with the release that wrote it"
+                         release reads"
                     ))
+                    .with_advice("read the table with the release that wrote it, or a newer one")
                 } else {
                     Error::corruption(format!(
                         "Corrupt or unsupported format_version: {format_version}"

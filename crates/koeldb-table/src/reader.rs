@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use koeldb_base::coding::to_usize;
+use koeldb_base::error::advice::LOST_FILE;
 use koeldb_base::range_del::FragmentedTombstones;
 use koeldb_base::{ArcRef, Cursor, Error, Fault, Lookup, PinnedSlice, Result};
 use koeldb_fs::{MappedPages, RandomAccessFile};
@@ -362,6 +363,7 @@ fn read_tail(file: &dyn RandomAccessFile, context: &TableReadContext) -> Result<
         return Err(Error::corruption(format!(
             "the file has {bytes} bytes, but {expected} are recorded"
         ))
+        .with_advice(LOST_FILE)
         .in_file(file.path(), None, "open"));
     }
     let guess = match context.tail_bytes {

@@ -165,11 +165,11 @@ impl Compression {
     #[cold]
     fn missing(self) -> Error {
         match self.feature() {
-            Some(feature) => Error::not_supported(format!(
-                "{} compression needs the cargo feature `{feature}`",
-                self.name()
-            ))
-            .with_detail(ErrorDetail::FeatureMissing),
+            Some(feature) => {
+                Error::not_supported(format!("{} compression is not in this build", self.name()))
+                    .with_detail(ErrorDetail::FeatureMissing)
+                    .with_advice(format!("build koeldb with the cargo feature `{feature}`"))
+            }
             None => Error::not_supported(format!("{} compression", self.name())),
         }
     }
@@ -263,7 +263,7 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::NotSupported);
             if let Some(feature) = codec.feature() {
                 assert_eq!(error.detail(), Some(ErrorDetail::FeatureMissing));
-                assert!(error.message().contains(feature));
+                assert!(error.advice().unwrap().contains(feature));
             }
         }
     }

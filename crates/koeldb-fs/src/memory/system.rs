@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use koeldb_base::error::ErrorDetail;
-use koeldb_base::{Buffer, Error, ErrorKind, Result};
+use koeldb_base::{Buffer, Error, Result};
 
 use super::content::MemoryFile;
 use super::crash::{self, SurvivalPolicy};
@@ -17,7 +16,7 @@ use crate::aligned::DIRECT_ALIGNMENT;
 use crate::clock::{Clock, SystemClock};
 use crate::file::{
     DirEntry, EntryKind, FileLock, FileSystem, Metadata, OpenOptions, RandomAccessFile,
-    WritableFile, WriteOptions,
+    WritableFile, WriteOptions, held_here,
 };
 use crate::write_buffer::BufferedFile;
 
@@ -446,11 +445,7 @@ impl FileSystem for MemoryFileSystem {
             Err(kind) => return Err(failed(kind, "lock", path)),
         };
         if !state.locks.insert(id) {
-            return Err(
-                Error::with_kind(ErrorKind::IoError, "the lock is held by this process")
-                    .with_detail(ErrorDetail::LockHeld)
-                    .in_file(path, None, "lock"),
-            );
+            return Err(held_here(path));
         }
         drop(state);
         Ok(Box::new(MemoryLock {

@@ -21,11 +21,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use koeldb_base::error::ErrorDetail;
 use koeldb_base::{Error, ErrorKind, Result};
 
 use super::system::identity;
-use crate::file::FileLock;
+use crate::file::{FileLock, held, held_here};
 use crate::origin::Origin;
 
 /// The files this process holds locks on, by device and inode.
@@ -84,7 +83,7 @@ impl PosixLock {
             .as_ref()
             .is_some_and(|metadata| locked.contains(&identity(metadata)))
         {
-            return Err(held(path, "by this process"));
+            return Err(held_here(path));
         }
         let is_directory = before.is_some_and(|metadata| metadata.is_dir());
         let file = if is_directory {
@@ -156,13 +155,6 @@ impl Drop for PosixLock {
             locked.remove(&self.identity);
         });
     }
-}
-
-/// Returns the error for a lock held by another user.
-fn held(path: &Path, by: &str) -> Error {
-    Error::with_kind(ErrorKind::IoError, format!("the lock is held {by}"))
-        .with_detail(ErrorDetail::LockHeld)
-        .in_file(path, None, "lock")
 }
 
 /// Whether an error of `fcntl` means that another process holds the lock.

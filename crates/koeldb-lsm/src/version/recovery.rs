@@ -82,11 +82,13 @@ fn read_with(
     }
     if !options.read_only && !report.families_not_opened.is_empty() {
         return Err(Error::invalid_argument(format!(
-            "Column families not opened: {} (a database is opened for writing with all of its \
-             column families: name them, take them from Options::load_latest, or open those \
-             that are not named with DbBuilder::other_column_families)",
+            "Column families not opened: {}",
             report.families_not_opened.join(", ")
-        )));
+        ))
+        .with_advice(
+            "name all column families to open for writing, take them from Options::load_latest, or \
+             set DbBuilder::other_column_families",
+        ));
     }
     let settled = replay.settle().and_then(|()| replay.recovered());
     let recovered = settled.map_err(|error| reader.located(error))?;
@@ -194,7 +196,7 @@ struct Replayed {
     ///
     /// Its files are ignored too, since a family of the same name, dropped later, may have had
     /// another comparator.
-    mismatch: Option<String>,
+    mismatch: Option<Error>,
     /// What this open changes of the timestamps: once they are switched on, older tables have none.
     change: TimestampChange,
 }
@@ -218,33 +220,37 @@ impl TimestampChange {
     fn between(
         (recorded, recorded_persists): (&str, bool),
         spec: &ColumnFamilySpec,
-    ) -> Result<Self, String> {
+    ) -> Result<Self> {
         let name = spec.order.name();
         if name == recorded {
             let is_same = recorded_persists == spec.persists_timestamps;
             return match is_same || !spec.order.has_timestamps() {
                 true => Ok(TimestampChange::None),
-                false => Err(format!(
+                false => Err(Error::invalid_argument(format!(
                     "persist_user_defined_timestamps is {recorded_persists}, which cannot be changed \
                      while keys have timestamps"
-                )),
+                ))
+                .with_advice(format!("set it to {recorded_persists}"))),
             };
         }
         if is_name_with_timestamps(name, recorded) {
             return match spec.persists_timestamps {
                 false => Ok(TimestampChange::On),
-                true => Err(format!(
+                true => Err(Error::invalid_argument(format!(
                     "{name}: does not match existing comparator {recorded}: timestamps are switched \
                      on with persist_user_defined_timestamps=false only"
-                )),
+                ))),
             };
         }
         if is_name_with_timestamps(recorded, name) && !recorded_persists {
             return Ok(TimestampChange::Off);
         }
-        Err(format!(
+        Err(Error::invalid_argument(format!(
             "{name}: does not match existing comparator {recorded}"
         ))
+        .with_advice(format!(
+            "set the comparator of the column family to {recorded}"
+        )))
     }
 }
 
@@ -365,7 +371,8 @@ impl Replay {
                 }
                 Ok(change) => family.change = change,
                 Err(why) => {
-                    family.mismatch = Some(format!("column family '{}': {why}", family.name));
+                    let family_name = format_args!("column family '{}'", family.name);
+                    family.mismatch = Some(why.context(family_name));
                 }
             }
         }
@@ -417,7 +424,7 @@ impl Replay {
             .values()
             .filter_map(|family| family.mismatch.as_ref());
         match mismatches.next() {
-            Some(mismatch) => Err(Error::invalid_argument(mismatch.clone())),
+            Some(mismatch) => Err(mismatch.clone()),
             None => Ok(()),
         }
     }

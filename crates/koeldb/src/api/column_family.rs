@@ -324,12 +324,18 @@ impl ColumnFamily {
     }
 
     /// Returns the values of `keys` in their order, each with its own result.
+    ///
+    /// # Errors
+    /// Each result has the error of its key alone: see [`ColumnFamily::get`].
     #[must_use]
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> PinnedSlices {
         self.multi_get_opt(keys, &ReadOptions::new())
     }
 
     /// Like [`ColumnFamily::multi_get`], with `options`.
+    ///
+    /// # Errors
+    /// Each result has the error of its key alone: see [`ColumnFamily::get_opt`].
     #[must_use]
     pub fn multi_get_opt<K: AsRef<[u8]>>(&self, keys: &[K], options: &ReadOptions) -> PinnedSlices {
         let mut values = PinnedSlices::new();
@@ -391,6 +397,9 @@ impl ColumnFamily {
     /// Returns the values of `keys`; uncached blocks are read from devices concurrently.
     ///
     /// The future may be dropped at any time.
+    ///
+    /// # Errors
+    /// Each result has the error of its key alone: see [`ColumnFamily::get`].
     pub fn multi_get_async<K: AsRef<[u8]> + Sync>(
         &self,
         keys: &[K],
@@ -401,6 +410,9 @@ impl ColumnFamily {
     /// Like [`ColumnFamily::multi_get_async`], with `options`.
     ///
     /// For deadlines, see [`ColumnFamily::get_async_opt`].
+    ///
+    /// # Errors
+    /// Each result has the error of its key alone: see [`ColumnFamily::get_opt`].
     pub fn multi_get_async_opt<K: AsRef<[u8]> + Sync>(
         &self,
         keys: &[K],
@@ -486,7 +498,7 @@ impl ColumnFamily {
     /// Flushes the memtables of the column family, and waits until the new tables are durable.
     ///
     /// # Errors
-    /// Errors of the flush; `ColumnFamilyDropped`.
+    /// See [`Db::flush`](crate::Db::flush); `ColumnFamilyDropped`.
     pub fn flush(&self) -> Result<()> {
         self.flush_opt(&FlushOptions::new())
     }
@@ -507,7 +519,7 @@ impl ColumnFamily {
     /// ones. Other compactions wait only where they need the same tables.
     ///
     /// # Errors
-    /// Errors of the compaction.
+    /// See [`ColumnFamily::compact_range_opt`].
     pub fn compact_range(&self, range: impl IterateBounds) -> Result<()> {
         self.compact_range_opt(range, &CompactRangeOptions::new())
     }
@@ -515,7 +527,7 @@ impl ColumnFamily {
     /// Like [`ColumnFamily::compact_range`], with `options`.
     ///
     /// # Errors
-    /// Errors of the compaction; `Incomplete` if it was cancelled or manual compactions are disabled;
+    /// `IoError` or `Corruption` of a table that is read or written; `Incomplete` if it was cancelled or manual compactions are disabled;
     /// `InvalidArgument` if the target level cannot take the result; `ColumnFamilyDropped` if the
     /// column family is dropped meanwhile.
     pub fn compact_range_opt(
@@ -542,7 +554,8 @@ impl ColumnFamily {
     /// Files between them on their levels are compacted as well.
     ///
     /// # Errors
-    /// `InvalidArgument` if a file is not part of the column family; errors of the compaction.
+    /// `InvalidArgument` if a file is not part of the column family; see
+    /// [`ColumnFamily::compact_range_opt`].
     pub fn compact_files(
         &self,
         files: &[std::path::PathBuf],

@@ -262,7 +262,8 @@ impl Db {
     /// [`Error::write_outcome`] of every error says whether the write may still take effect.
     /// `InvalidArgument` for a column family of another database, a key that a format cannot hold,
     /// contradictory options; `ColumnFamilyDropped`; `Incomplete` if it would have to wait and
-    /// `no_slowdown` is set; `TimedOut` if it waited in a stall for `stall_timeout`; `IoError` if
+    /// `no_slowdown` is set; `NotSupported` if the database was opened read-only;
+    /// `ShutdownInProgress` after a close; `TimedOut` if it waited in a stall for `stall_timeout`; `IoError` if
     /// the log cannot be written, after which writes are refused until an automatic resume,
     /// [`Db::resume`], or a reopen.
     pub fn write_opt(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
@@ -287,6 +288,20 @@ impl Db {
     }
 
     /// Creates a snapshot of all column families; its state stays readable until it is dropped.
+    ///
+    /// ```
+    /// # fn main() -> koeldb::Result<()> {
+    /// let db = koeldb::Db::temporary()?;
+    /// db.put("key", "old")?;
+    /// let snapshot = db.snapshot();
+    /// db.put("key", "new")?;
+    /// assert_eq!(snapshot.get("key")?.as_deref(), Some(&b"old"[..]));
+    /// assert_eq!(db.get("key")?.as_deref(), Some(&b"new"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Compactions keep old versions for it: drop a snapshot that is not needed any more.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(self.inner(), SnapshotPurpose::Reads)
@@ -300,7 +315,9 @@ impl Db {
     /// Flushes every column family and waits until the tables are durable.
     ///
     /// # Errors
-    /// Errors of the flushes.
+    /// `IoError` or `Corruption` if a table or the MANIFEST cannot be written, which also stops writes;
+    /// the error that stopped writes before; `NotSupported` if the database was opened read-only;
+    /// `ShutdownInProgress` after a close.
     pub fn flush(&self) -> Result<()> {
         self.flush_opt(&FlushOptions::new())
     }
@@ -335,7 +352,7 @@ impl Db {
     /// Column families that were dropped are skipped.
     ///
     /// # Errors
-    /// Errors of the flushes; `InvalidArgument` for a column family of another database;
+    /// See [`Db::flush`]; `InvalidArgument` for a column family of another database;
     /// `ColumnFamilyDropped` if all of them were dropped.
     pub fn flush_cfs<'f>(
         &self,
@@ -349,7 +366,7 @@ impl Db {
     /// Compacts all data of every column family: see [`ColumnFamily::compact_range_opt`].
     ///
     /// # Errors
-    /// Errors of the compactions.
+    /// See [`ColumnFamily::compact_range_opt`].
     pub fn compact_all(&self, options: &CompactRangeOptions) -> Result<()> {
         for family in self.cf_handles() {
             match family.compact_range_opt(.., options) {

@@ -69,6 +69,23 @@ of_default_family! {
 
     /// Adds a merge operand to `key` in the default column family.
     ///
+    /// ```
+    /// use koeldb::{Db, Env, Options, StringAppend};
+    ///
+    /// # fn main() -> koeldb::Result<()> {
+    /// let mut options = Options::new();
+    /// options
+    ///     .create_if_missing(true)
+    ///     .set_env(&Env::mem_env())
+    ///     .set_merge_operator(StringAppend::new(","));
+    /// let db = Db::open(&options, "/db")?;
+    /// db.merge("seen", "koel")?;
+    /// db.merge("seen", "lark")?;
+    /// assert_eq!(db.get("seen")?.as_deref(), Some(&b"koel,lark"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// See [`Db::write_opt`]; `NotSupported` without a merge operator.
     fn merge(key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()>;
@@ -127,6 +144,23 @@ of_default_family! {
 
     /// Returns the value of `key` in the default column family, or `None` if it has none.
     ///
+    /// The value may refer to a cached block, which it keeps in memory: copy a value that is kept for
+    /// long.
+    ///
+    /// ```
+    /// # fn main() -> koeldb::Result<()> {
+    /// let db = koeldb::Db::temporary()?;
+    /// db.put("koel", "Eudynamys")?;
+    /// if let Some(value) = db.get("koel")? {
+    ///     assert_eq!(&*value, b"Eudynamys");
+    ///     let owned: Vec<u8> = value.to_vec();
+    ///     assert_eq!(owned.len(), 9);
+    /// }
+    /// assert!(db.get("moa")?.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// See [`ColumnFamily::get`](crate::ColumnFamily::get).
     #[inline]
@@ -155,10 +189,16 @@ of_default_family! {
     ) -> Result<Option<WideColumns>>;
 
     /// Returns the columns of `keys` in the default column family, each with its own result.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::multi_get_entity`](crate::ColumnFamily::multi_get_entity).
     #[must_use]
     fn multi_get_entity[K: AsRef<[u8]>](keys: &[K]) -> Vec<Result<Option<WideColumns>>>;
 
     /// Like [`Db::multi_get_entity`], with `options`.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::multi_get_entity_opt`](crate::ColumnFamily::multi_get_entity_opt).
     #[must_use]
     fn multi_get_entity_opt[K: AsRef<[u8]>](
         keys: &[K],
@@ -217,10 +257,28 @@ of_default_family! {
     /// Returns the values of `keys` in the default column family, each with its own result.
     ///
     /// The results are in the order of the keys.
+    ///
+    /// ```
+    /// # fn main() -> koeldb::Result<()> {
+    /// let db = koeldb::Db::temporary()?;
+    /// db.put("koel", "Eudynamys")?;
+    /// db.put("lark", "Alauda")?;
+    /// let values = db.multi_get(&["lark", "moa", "koel"]);
+    /// let found: Vec<Option<&[u8]>> = values.iter().collect::<Result<_, _>>()?;
+    /// assert_eq!(found, [Some(&b"Alauda"[..]), None, Some(b"Eudynamys")]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::multi_get`](crate::ColumnFamily::multi_get).
     #[must_use]
     fn multi_get[K: AsRef<[u8]>](keys: &[K]) -> PinnedSlices;
 
     /// Like [`Db::multi_get`], with `options`.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::multi_get_opt`](crate::ColumnFamily::multi_get_opt).
     #[must_use]
     fn multi_get_opt[K: AsRef<[u8]>](keys: &[K], options: &ReadOptions) -> PinnedSlices;
 
@@ -247,11 +305,17 @@ of_default_family! {
     /// Returns the values of `keys` in the default column family, as a future.
     ///
     /// See [`ColumnFamily::multi_get_async`](crate::ColumnFamily::multi_get_async).
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::multi_get`](crate::ColumnFamily::multi_get).
     fn multi_get_async[K: AsRef<[u8]> + Sync](
         keys: &[K],
     ) -> impl Future<Output = PinnedSlices> + Send;
 
     /// Like [`Db::multi_get_async`], with `options`.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::multi_get_opt`](crate::ColumnFamily::multi_get_opt).
     fn multi_get_async_opt[K: AsRef<[u8]> + Sync](
         keys: &[K],
         options: &ReadOptions,
@@ -268,6 +332,27 @@ of_default_family! {
     fn multi_get_stream_opt[K: AsRef<[u8]>](keys: &[K], options: &ReadOptions) -> MultiGetStream;
 
     /// Returns the entries of `range` in the default column family.
+    ///
+    /// ```
+    /// # fn main() -> koeldb::Result<()> {
+    /// let db = koeldb::Db::temporary()?;
+    /// for key in ["a", "b", "c", "d"] {
+    ///     db.put(key, "value")?;
+    /// }
+    /// let mut keys = Vec::new();
+    /// for entry in db.range("b".."d") {
+    ///     let (key, _value) = entry?;
+    ///     keys.push(key.to_vec());
+    /// }
+    /// assert_eq!(keys, [b"b", b"c"]);
+    /// // From the end of the range backwards.
+    /// let (last, _) = db.range(.."d").next_back().unwrap()?;
+    /// assert_eq!(&*last, b"c");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Each item has the error of its step; the iterator ends after the first.
     #[must_use]
     fn range(range: impl IterateBounds) -> DbIterator;
 
@@ -292,6 +377,21 @@ of_default_family! {
     fn iterator_opt(mode: IteratorMode<'_>, options: &ReadOptions) -> DbIterator;
 
     /// Creates a cursor over the default column family, with no position until its first seek.
+    ///
+    /// ```
+    /// # fn main() -> koeldb::Result<()> {
+    /// let db = koeldb::Db::temporary()?;
+    /// db.put("a", "1")?;
+    /// db.put("c", "3")?;
+    /// let mut cursor = db.cursor();
+    /// let mut is_there = cursor.seek("b")?;
+    /// while is_there {
+    ///     println!("{:?} = {:?}", cursor.key(), cursor.value());
+    ///     is_there = cursor.next()?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     fn cursor() -> DbCursor;
 

@@ -13,7 +13,7 @@ impl ColumnFamily {
     /// Returns the first entry in key order, if there is one.
     ///
     /// # Errors
-    /// Errors of reads.
+    /// See [`ColumnFamily::get`].
     pub fn first_key_value(&self) -> Result<Option<(PinnedSlice, PinnedSlice)>> {
         self.range(..).next().transpose()
     }
@@ -21,7 +21,7 @@ impl ColumnFamily {
     /// Returns the last entry in key order, if there is one.
     ///
     /// # Errors
-    /// Errors of reads.
+    /// See [`ColumnFamily::get`].
     pub fn last_key_value(&self) -> Result<Option<(PinnedSlice, PinnedSlice)>> {
         self.range(..).next_back().transpose()
     }
@@ -130,7 +130,7 @@ impl Db {
     /// Returns the first entry in key order, if there is one.
     ///
     /// # Errors
-    /// Errors of reads.
+    /// See [`ColumnFamily::get`].
     pub fn first_key_value(&self) -> Result<Option<(PinnedSlice, PinnedSlice)>> {
         self.default_cf().first_key_value()
     }
@@ -138,7 +138,7 @@ impl Db {
     /// Returns the last entry in key order, if there is one.
     ///
     /// # Errors
-    /// Errors of reads.
+    /// See [`ColumnFamily::get`].
     pub fn last_key_value(&self) -> Result<Option<(PinnedSlice, PinnedSlice)>> {
         self.default_cf().last_key_value()
     }

@@ -51,6 +51,8 @@ impl CheckpointOptions {
     }
 
     /// Sets when memtables are flushed before the checkpoint, which then needs no log.
+    ///
+    /// Default: if the logs have more than 64 MiB.
     pub fn set_flush(&mut self, flush: FlushPolicy) -> &mut Self {
         self.flush = flush;
         self
@@ -59,6 +61,8 @@ impl CheckpointOptions {
     /// Sets the log size from which memtables are flushed first (RocksDB: `log_size_for_flush`).
     ///
     /// 0 flushes always, `u64::MAX` never, other values if the logs have more bytes.
+    ///
+    /// Default: 64 MiB.
     pub fn set_log_size_for_flush(&mut self, bytes: u64) -> &mut Self {
         self.set_flush(match bytes {
             0 => FlushPolicy::Always,
@@ -121,6 +125,22 @@ impl Db {
     /// Files are shared by hard links where the file system permits it, so that a checkpoint on the
     /// same device costs no space until compactions replace them. All tables are in the directory of
     /// the checkpoint, wherever `db_paths` and `cf_paths` have those of the database.
+    ///
+    /// ```
+    /// use koeldb::{Db, Env, Options};
+    ///
+    /// # fn main() -> koeldb::Result<()> {
+    /// let mut options = Options::new();
+    /// options.create_if_missing(true).set_env(&Env::mem_env());
+    /// let db = Db::open(&options, "/db")?;
+    /// db.put("koel", "Eudynamys")?;
+    /// db.create_checkpoint("/copy")?;
+    /// db.put("koel", "changed")?;
+    /// let copy = Db::open(&options, "/copy")?;
+    /// assert_eq!(copy.get("koel")?.as_deref(), Some(&b"Eudynamys"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// `InvalidArgument` if `path` exists or lies in the directory of this database; `Aborted` if

@@ -179,6 +179,8 @@ impl ImportColumnFamilyOptions {
     }
 
     /// Links the tables where that is possible, and removes the originals afterwards.
+    ///
+    /// Default: `false`.
     pub fn set_move_files(&mut self, move_files: bool) -> &mut Self {
         self.move_files = move_files;
         self

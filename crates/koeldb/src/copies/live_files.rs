@@ -201,7 +201,7 @@ impl Db {
     /// Captures the files for another backup tool (RocksDB: `GetLiveFilesStorageInfo`).
     ///
     /// # Errors
-    /// Errors of the flush and of the file system.
+    /// See [`Db::flush`]; errors of the file system.
     pub fn live_storage(&self, flush: FlushPolicy) -> Result<LiveStorage> {
         live_storage(&self.inner().commit, flush)
     }

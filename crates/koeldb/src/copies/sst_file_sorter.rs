@@ -48,6 +48,8 @@ impl SstFileSorterOptions {
     }
 
     /// Creates the files in the file system of `env`.
+    ///
+    /// Default: the environment of the process, with the file system of the machine.
     pub fn set_env(&mut self, env: &Env) -> &mut Self {
         self.env = env.clone();
         self.writer.set_env(env);
@@ -55,6 +57,8 @@ impl SstFileSorterOptions {
     }
 
     /// Records the column family of the files: see [`SstFileWriterOptions::set_column_family`].
+    ///
+    /// Default: none, so that any column family may ingest them.
     pub fn set_column_family(&mut self, family: &ColumnFamily) -> &mut Self {
         self.writer.set_column_family(family);
         self
@@ -63,12 +67,14 @@ impl SstFileSorterOptions {
     /// Sets the memory for entries that are not in a sorted run yet; at least 64 KiB.
     ///
     /// Merging takes a block of each run, of which there are up to 128, in addition.
+    ///
+    /// Default: 64 MiB.
     pub fn set_memory_bytes(&mut self, bytes: usize) -> &mut Self {
         self.memory_bytes = bytes.max(64 << 10);
         self
     }
 
-    /// Sets the size at which a new output file begins; by default `target_file_size_base`.
+    /// Sets the bytes at which a new output file begins; by default `target_file_size_base`.
     pub fn set_target_file_bytes(&mut self, bytes: u64) -> &mut Self {
         self.target_file_bytes = Some(bytes.max(1));
         self

@@ -46,12 +46,16 @@ impl SstFileWriterOptions {
     }
 
     /// Creates the file in the file system of `env`.
+    ///
+    /// Default: the environment of the process, with the file system of the machine.
     pub fn set_env(&mut self, env: &Env) -> &mut Self {
         self.env = env.clone();
         self
     }
 
     /// Records the column family of the file, the only one into which a database ingests it.
+    ///
+    /// Default: none, so that any column family may ingest it.
     pub fn set_column_family(&mut self, family: &ColumnFamily) -> &mut Self {
         self.family = Some((family.id(), family.name().to_owned()));
         self

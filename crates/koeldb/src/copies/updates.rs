@@ -145,6 +145,20 @@ impl Db {
     /// and later ones in place, and the database open. The batches of
     /// [`latest_sequence_number`](Db::latest_sequence_number)` + 1` are those of later writes.
     ///
+    /// ```
+    /// # fn main() -> koeldb::Result<()> {
+    /// let db = koeldb::Db::temporary()?;
+    /// let copy = koeldb::Db::temporary()?;
+    /// let next = db.latest_sequence_number() + 1;
+    /// db.put("koel", "Eudynamys")?;
+    /// for update in db.get_updates_since(next)? {
+    ///     copy.write(&update?.batch)?;
+    /// }
+    /// assert_eq!(copy.get("koel")?.as_deref(), Some(&b"Eudynamys"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// `NotFound` if the log of `seqno` is gone, so that a copy must begin with a checkpoint, or if
     /// `seqno` is later than the next write; errors of the file system.

@@ -284,7 +284,8 @@ impl SstFileManager {
                     ErrorKind::Incomplete,
                     format!("a compaction of {bytes} bytes could pass max_allowed_space_usage"),
                 )
-                .with_detail(ErrorDetail::SpaceLimit));
+                .with_detail(ErrorDetail::SpaceLimit)
+                .with_advice(RAISE));
             }
         }
         *reserved += bytes;
@@ -312,10 +313,15 @@ impl SstFileManager {
     }
 }
 
+/// The advice for a limit of space that is reached.
+const RAISE: &str = "delete data, or raise the limit with \
+                     SstFileManager::set_max_allowed_space_usage";
+
 /// Returns the error that stops writes when `max_allowed_space_usage` is reached.
 pub(crate) fn space_limit_reached() -> Error {
     Error::with_kind(ErrorKind::IoError, "max_allowed_space_usage is reached")
         .with_detail(ErrorDetail::SpaceLimit)
+        .with_advice(RAISE)
         .with_severity(Severity::Hard)
 }
 

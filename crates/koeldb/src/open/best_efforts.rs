@@ -15,15 +15,16 @@ use koeldb_lsm::version::{
 use koeldb_lsm::{FileMeta, TableOpener};
 use koeldb_table::reader::TableReadContext;
 
-use super::Opening;
 use super::replay::Recovered;
+use super::{Opening, foreign};
 use crate::options::limits;
 use crate::state::column_family_data::ColumnFamilyData;
 
 impl Opening {
     /// Whether the directory has a database: a CURRENT, or any MANIFEST if CURRENT is not needed.
     pub(super) fn has_database(&self) -> Result<bool> {
-        if self.fs.exists(&file_name::current(&self.path))? {
+        let has_current = self.fs.exists(&file_name::current(&self.path));
+        if has_current.map_err(|error| foreign::refusal(&*self.fs, &self.path).unwrap_or(error))? {
             return Ok(true);
         }
         Ok(self.is_best_effort()

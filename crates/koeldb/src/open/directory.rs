@@ -12,11 +12,14 @@ use koeldb_lsm::current::{db_id_from, read_identity, write_identity};
 use koeldb_lsm::manifest;
 use koeldb_lsm::version::VersionSet;
 
-use super::{Opening, random};
+use super::{Opening, foreign, random};
 use crate::env::sst_file_manager::ObsoleteFile;
 use crate::options::{DbPath, wal_dir};
 use crate::report::RecoveryReport;
 use crate::wal::archive::{self, ArchiveLimits};
+
+/// The advice for a path without a database.
+const CREATE: &str = "check the path, or set create_if_missing to create a database there";
 
 impl Opening {
     /// Creates the directories of the database, its logs and its tables if needed; locks the first.
@@ -48,19 +51,24 @@ impl Opening {
                 Error::invalid_argument(format!(
                     "{path}: does not exist (create_if_missing is false)"
                 ))
+                .with_advice(CREATE)
             })
+        } else if let Some(refusal) = foreign::refusal(&*self.fs, &self.path) {
+            Some(refusal)
         } else if let Some(found) = manifest::remains(&*self.fs, &self.path)? {
             Some(manifest::lost_current(&self.path, &found))
         } else if !may_create {
-            Some(Error::invalid_argument(format!(
+            let error = Error::invalid_argument(format!(
                 "{path}: holds no database: CURRENT is missing (create_if_missing is false)"
-            )))
+            ));
+            Some(error.with_advice(CREATE))
         } else {
             self.foreign_entries()?.map(|found| {
                 Error::invalid_argument(format!(
                     "{path}: a database is created only in an empty directory, and this one holds \
-                     {found}: choose another directory, or move them away"
+                     {found}"
                 ))
+                .with_advice("choose another directory, or move the files away")
             })
         };
         match refused {
@@ -108,37 +116,32 @@ impl Opening {
             return Err(Error::invalid_argument(format!(
                 "{}: exists (error_if_exists is true)",
                 self.path.display()
-            )));
+            ))
+            .with_advice("choose another path, or set error_if_exists to false"));
         }
         if exists {
             return read_identity(&*self.fs, &self.path);
         }
         if self.read_only {
-            if let Some(found) = manifest::remains(&*self.fs, &self.path).unwrap_or_default() {
-                return Err(manifest::lost_current(&self.path, &found));
-            }
-            return Err(Error::invalid_argument(format!(
-                "{}: there is no database to open read-only (CURRENT is missing)",
-                self.path.display()
-            )));
+            return Err(self.no_database());
         }
         // They would be replayed into the new database. Those in its own directory are refused below.
         if self.wal_dir != self.path
             && let Some(log) = koeldb_log::wal::list(&*self.fs, &self.wal_dir)?.first()
         {
-            return Err(Error::corruption(format!(
-                "a new database finds {log:06}.log: repair or restore the database of that log, \
-                 or choose another wal_dir"
-            ))
-            .in_file(&self.wal_dir, None, "create a database"));
+            return Err(
+                Error::corruption(format!("a new database finds {log:06}.log"))
+                    .with_advice(
+                        "choose another wal_dir, or repair or restore the database of the log",
+                    )
+                    .in_file(&self.wal_dir, None, "create a database"),
+            );
         }
         // The first open would remove them: the MANIFEST of a new database does not know them.
         for directory in self.table_directories() {
             if let Some(table) = self.first_table(&directory)? {
-                return Err(Error::corruption(format!(
-                    "a new database finds {table}: repair or restore the database of that table, \
-                     remove it, or choose another directory for db_paths or cf_paths"
-                ))
+                return Err(Error::corruption(format!("a new database finds {table}"))
+                .with_advice("choose other db_paths and cf_paths, or remove the table, or repair or restore its database")
                 .in_file(&directory, None, "create a database"));
             }
         }
@@ -148,6 +151,21 @@ impl Opening {
             write_identity(&*self.fs, &self.path, &identity)?;
         }
         Ok(Some(identity))
+    }
+
+    /// Returns the error of a read-only or secondary open of a directory without a database.
+    pub(super) fn no_database(&self) -> Error {
+        if let Some(refusal) = foreign::refusal(&*self.fs, &self.path) {
+            return refusal;
+        }
+        if let Ok(Some(found)) = manifest::remains(&*self.fs, &self.path) {
+            return manifest::lost_current(&self.path, &found);
+        }
+        Error::invalid_argument(format!(
+            "{}: there is no database to open read-only (CURRENT is missing)",
+            self.path.display()
+        ))
+        .with_advice("check the path, or open it for writing with create_if_missing")
     }
 
     /// Returns the name of a table or blob file in a directory; `None` if it has none.

@@ -70,7 +70,8 @@ impl Opening {
             return Err(Error::invalid_argument(format!(
                 "Column family not found: {name} (existing: {}; create_missing_column_families is false)",
                 existing.join(", ")
-            )));
+            ))
+            .with_advice("name an existing one, or set create_missing_column_families to create it"));
         }
         Ok(missing)
     }

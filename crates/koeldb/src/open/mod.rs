@@ -7,8 +7,9 @@
 //!
 //! This module has the sequence; the steps are in submodules: the parameters (`builder`), the
 //! directory (`directory`), the components (`parts`), the column families and their tables
-//! (`families`), recovery to an older state (`best_efforts`), the logs (`replay`), the edit (`commit`), secondaries (`secondary`), and the header
-//! of LOG (`summary`). Beside the open are [`repair`], [`destroy`], new directories ([`staging`]), and
+//! (`families`), recovery to an older state (`best_efforts`), the logs (`replay`), the edit (`commit`),
+//! secondaries (`secondary`), the header of LOG (`summary`), and other engines' directories
+//! (`foreign`). Beside the open are [`repair`], [`destroy`], new directories ([`staging`]), and
 //! the worker of remote compactions ([`remote_worker`]).
 //!
 //! An open may use all storeys below: it makes the parts of a database, and returns a handle of `api`.
@@ -19,6 +20,7 @@ mod commit;
 pub(crate) mod destroy;
 mod directory;
 mod families;
+mod foreign;
 mod parts;
 pub(crate) mod remote_worker;
 pub(crate) mod repair;

@@ -37,6 +37,10 @@ use flush::memory_max;
 use left_out::{LeftOut, RewrittenTable};
 use verdict::{Irregularity, Stop, Verdict};
 
+/// The advice for a damaged or missing log, in the modes that fail at it.
+const KEEP_START: &str = "restore a backup, or set wal_recovery_mode=kPointInTimeRecovery, which \
+                          keeps the writes before the damage";
+
 /// The result of the log replay, before the open records it in the MANIFEST.
 #[derive(Default)]
 pub(crate) struct Recovered {
@@ -521,7 +525,7 @@ impl Replay<'_> {
     fn passes_damage(&mut self, log: &LogReport, error: Error) -> Result<bool> {
         match Verdict::of(Irregularity::Damage, self.mode) {
             Verdict::Continue => Ok(true),
-            Verdict::Fail => Err(error),
+            Verdict::Fail => Err(error.with_advice(KEEP_START)),
             Verdict::Stop => {
                 self.stop_in(log, Stop::Damage { log: log.number });
                 Ok(false)
@@ -550,7 +554,8 @@ impl Replay<'_> {
             match Verdict::of(Irregularity::Gap, self.mode) {
                 Verdict::Continue => log.problem = Some(what),
                 Verdict::Fail => {
-                    return Err(Error::corruption(what).in_file(file.path(), Some(0), "replay"));
+                    let error = Error::corruption(what).in_file(file.path(), Some(0), "replay");
+                    return Err(error.with_advice(KEEP_START));
                 }
                 Verdict::Stop => {
                     let after = log.number;
@@ -607,11 +612,14 @@ impl Replay<'_> {
                 let directory = reader.file().path().parent().unwrap_or(Path::new(""));
                 return Err(Error::corruption(format!(
                     "{} is missing or ends early, without damage, and {} continues after it and has \
-                     synced batches; restore it, or open with kSkipAnyCorruptedRecords to recover \
-                     without it",
+                     synced batches",
                     file_name::wal(directory, before).display(),
                     file_name::wal(directory, after).display(),
-                )));
+                ))
+                .with_advice(
+                    "restore the missing log, or open without it, with \
+                     wal_recovery_mode=kSkipAnyCorruptedRecords",
+                ));
             }
         }
         Ok(())

@@ -30,6 +30,9 @@ pub(super) struct SecondaryToOpen {
 impl Opening {
     /// Creates, checks, locks and marks the secondary's own directory `own`.
     pub(super) fn prepare_own_directory(&self, own: &Path) -> Result<Box<dyn FileLock>> {
+        if !self.has_database()? {
+            return Err(self.no_database());
+        }
         refuse_inside(&*self.fs, own, &self.path)?;
         for directory in self.table_directories() {
             refuse_inside(&*self.fs, own, &directory)?;
@@ -134,6 +137,21 @@ impl Db {
     /// the default column family is opened; [`Db::builder`] opens others. `secondary_path` is a
     /// directory of the secondary alone, for its LOG, its LOCK, links to tables, and a file `PRIMARY`
     /// that marks it. (RocksDB's `DB::OpenAsSecondary`.)
+    ///
+    /// ```
+    /// use koeldb::{Db, Env, Options};
+    ///
+    /// # fn main() -> koeldb::Result<()> {
+    /// let mut options = Options::new();
+    /// options.create_if_missing(true).set_env(&Env::mem_env());
+    /// let primary = Db::open(&options, "/db")?;
+    /// let secondary = Db::open_as_secondary(&options, "/db", "/secondary")?;
+    /// primary.put("koel", "Eudynamys")?;
+    /// secondary.try_catch_up_with_primary()?;
+    /// assert_eq!(secondary.get("koel")?.as_deref(), Some(&b"Eudynamys"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// `InvalidArgument` if there is no database, or `secondary_path` is one or has tables that no

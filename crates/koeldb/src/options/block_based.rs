@@ -265,6 +265,8 @@ impl BlockBasedOptions {
     }
 
     /// Sets a Bloom filter of this many bits per key.
+    ///
+    /// Default: no filter.
     pub fn set_bloom_filter(&mut self, bits_per_key: f64) -> &mut Self {
         self.set_filter_policy(FilterPolicy::bloom(bits_per_key))
     }
@@ -272,11 +274,15 @@ impl BlockBasedOptions {
     /// Sets a Ribbon filter with the accuracy of a Bloom filter of this many bits per key.
     ///
     /// Flushes get a Bloom filter.
+    ///
+    /// Default: no filter.
     pub fn set_ribbon_filter(&mut self, bloom_equivalent_bits_per_key: f64) -> &mut Self {
         self.set_hybrid_ribbon_filter(bloom_equivalent_bits_per_key, 0)
     }
 
     /// Sets a Ribbon filter, and a Bloom filter for levels below `bloom_before_level`.
+    ///
+    /// Default: no filter.
     pub fn set_hybrid_ribbon_filter(
         &mut self,
         bloom_equivalent_bits_per_key: f64,
@@ -307,12 +313,16 @@ impl BlockBasedOptions {
     }
 
     /// Uses no block cache.
+    ///
+    /// Default: a cache of the database: see [`BlockBasedOptions::set_block_cache`].
     pub fn disable_cache(&mut self) -> &mut Self {
         self.no_block_cache = true;
         self
     }
 
     /// Sets which metadata blocks are pinned in the cache.
+    ///
+    /// Default: [`MetadataCacheOptions::default`].
     pub fn set_metadata_cache_options(&mut self, options: &MetadataCacheOptions) -> &mut Self {
         self.metadata_cache_options = options.clone();
         self

@@ -26,6 +26,8 @@ impl ConfigOptions {
     /// Ignores and reports unknown names and unreadable values.
     ///
     /// In an OPTIONS file unknown names are ignored only if a newer release wrote it.
+    ///
+    /// Default: `false`.
     pub fn set_ignore_unknown_options(&mut self, on: bool) -> &mut Self {
         self.ignore_unknown_options = on;
         self
@@ -45,12 +47,16 @@ impl ConfigOptions {
     /// Otherwise `wal_dir` is applied only if it is certain that the database in the directory of
     /// the file uses it, and not one that it was copied from. Directories that are not applied are
     /// reported as ignored, and an open fails if logs are missing.
+    ///
+    /// Default: `false`.
     pub fn set_apply_paths(&mut self, on: bool) -> &mut Self {
         self.apply_paths = on;
         self
     }
 
     /// Limits an untrusted OPTIONS file to 4 MiB instead of 256 MiB.
+    ///
+    /// Default: `false`.
     pub fn set_untrusted(&mut self, on: bool) -> &mut Self {
         self.untrusted = on;
         self

@@ -49,6 +49,8 @@ use super::value::{RateLimit, enum_texts, option_enum};
 ///
 /// `docs/options.md` lists all options, with those that are accepted without effect; their setters
 /// are not shown here.
+///
+#[doc = include_str!("subjects.md")]
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     pub(crate) db: DbOptions,

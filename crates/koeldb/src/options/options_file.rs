@@ -79,11 +79,9 @@ pub(crate) fn latest(fs: &dyn FileSystem, directory: &Path) -> Result<PathBuf> {
         Some((_, name)) => Ok(directory.join(name)),
         None => Err(Error::with_kind(
             ErrorKind::NotFound,
-            format!(
-                "no OPTIONS file in {}: open the database with options given in code, which writes one",
-                directory.display()
-            ),
-        )),
+            format!("no OPTIONS file in {}", directory.display()),
+        )
+        .with_advice("open the database with options set in code, which writes the file")),
     }
 }
 

@@ -67,12 +67,16 @@ impl Options {
     }
 
     /// Adds a listener for events; several may be added.
+    ///
+    /// Default: none.
     pub fn add_event_listener(&mut self, listener: impl EventListener) -> &mut Self {
         self.plugins.listeners.push(Arc::new(listener));
         self
     }
 
     /// Sends the lines of the information log to `logger` instead of the file `LOG`.
+    ///
+    /// Default: none.
     pub fn set_logger(&mut self, logger: impl Logger) -> &mut Self {
         self.plugins.logger = Some(Arc::new(logger));
         self
@@ -82,6 +86,8 @@ impl Options {
     ///
     /// Moves and drops of whole tables stay here, as do compactions with a codec or file size of
     /// their own and those of a TTL database.
+    ///
+    /// Default: none.
     pub fn set_compaction_service(&mut self, service: impl CompactionService) -> &mut Self {
         self.plugins.compaction_service = Some(Arc::new(service));
         self
@@ -90,6 +96,8 @@ impl Options {
     /// Limits the memory of memtables of all databases with this manager.
     ///
     /// It replaces `db_write_buffer_size`.
+    ///
+    /// Default: none.
     pub fn set_write_buffer_manager(&mut self, manager: &WriteBufferManager) -> &mut Self {
         self.plugins.write_buffers = Some(manager.clone());
         self
@@ -102,6 +110,8 @@ impl Options {
     /// their options. It also sets `rate_limiter_bytes_per_sec`, and takes precedence over it. As in
     /// RocksDB, it makes `bytes_per_sync` 1 MiB if that is 0, and is the `delayed_write_rate` if
     /// that is 0.
+    ///
+    /// Default: none.
     pub fn set_rate_limiter(&mut self, limiter: &RateLimiter) -> &mut Self {
         self.set_rate_limiter_bytes_per_sec(limiter.bytes_per_second());
         self.plugins.rate_limiter = Some(limiter.clone());
@@ -109,6 +119,8 @@ impl Options {
     }
 
     /// Limits the table space and deletion rate of all databases that share this manager.
+    ///
+    /// Default: none.
     pub fn set_sst_file_manager(&mut self, manager: &SstFileManager) -> &mut Self {
         self.plugins.sst_file_manager = Some(manager.clone());
         self

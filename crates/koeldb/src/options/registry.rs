@@ -108,7 +108,13 @@ impl From<Refusal> for Error {
             RefusalKind::Unsupported => ErrorKind::NotSupported,
             RefusalKind::UnknownName | RefusalKind::Invalid => ErrorKind::InvalidArgument,
         };
-        Error::with_kind(kind, refusal.message)
+        let error = Error::with_kind(kind, refusal.message);
+        match refusal.kind {
+            RefusalKind::UnknownName => {
+                error.with_advice("correct or remove the name: `Options::registry` lists all")
+            }
+            RefusalKind::Unsupported | RefusalKind::Invalid => error,
+        }
     }
 }
 

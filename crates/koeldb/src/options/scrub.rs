@@ -22,6 +22,8 @@ impl ScrubOptions {
     }
 
     /// Limits reads to this many bytes per second; 0 for no limit.
+    ///
+    /// Default: 16 MiB.
     pub fn set_bytes_per_sec(&mut self, bytes: u64) -> &mut Self {
         self.bytes_per_sec = bytes;
         self

@@ -152,6 +152,8 @@ impl Options {
     ///
     /// It permits two-phase commit, too. RocksDB calls such a database a `TransactionDB`, and one
     /// without this setting an `OptimisticTransactionDB`.
+    ///
+    /// Default: none, so that transactions are optimistic.
     pub fn set_transactions(&mut self, options: &TransactionDbOptions) -> &mut Self {
         self.plugins.transactions = Some(options.clone());
         self

@@ -1,5 +1,7 @@
 //! Failed opens and reads report the file and the reason, and leave the directory unchanged.
 
+mod advice;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -301,6 +303,8 @@ fn a_directory_in_use_by_another_process_is_refused() {
     let holder = Holder::start(&mut command);
     let error = refusal(&Options::new(), dir.path());
     assert_says(&error, ErrorKind::IoError, &["LOCK", "another process"]);
+    let advice = "close the database in that process, or open it read-only or as a secondary";
+    assert_eq!(error.advice(), Some(advice));
     assert_eq!(error.detail(), Some(ErrorDetail::LockHeld));
     std::fs::remove_file(dir.join("LOCK")).unwrap();
     assert_is_in_use(dir.path());

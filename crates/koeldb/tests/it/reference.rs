@@ -94,15 +94,20 @@ fn code(text: &str) -> String {
     }
 }
 
-fn row(info: &OptionInfo, setters: &BTreeSet<String>) -> String {
+/// Returns the setter of an option; `setters` are those written by hand.
+fn setter_of(info: &OptionInfo, setters: &BTreeSet<String>) -> Option<String> {
     let other = SETTERS.iter().find(|(option, _)| *option == info.name);
     let by_name = other.map_or_else(
         || format!("set_{}", info.name),
         |(_, setter)| (*setter).to_owned(),
     );
-    let setter = match info.setter {
+    let known = info.setter.map(str::to_owned);
+    known.or_else(|| setters.contains(&by_name).then_some(by_name))
+}
+
+fn row(info: &OptionInfo, setters: &BTreeSet<String>) -> String {
+    let setter = match setter_of(info, setters) {
         Some(name) => format!("`{name}`"),
-        None if setters.contains(&by_name) => format!("`{by_name}`"),
         None => "by text".to_owned(),
     };
     let effect = match info.effect {
@@ -328,6 +333,27 @@ fn setters_written_by_hand_name_the_default() {
         }
     }
     assert!(count > 15, "{count} setters were found");
+}
+
+/// The documentation of `Options` lists the setters of options with effect by subject, each once.
+#[test]
+fn setters_of_options_have_one_subject() {
+    let subjects = include_str!("../../src/options/subjects.md");
+    let by_hand = setters();
+    let mut count = 0;
+    for info in Options::registry() {
+        if info.effect != Effect::Honoured || !matches!(info.section, "DBOptions" | "CFOptions") {
+            continue;
+        }
+        let Some(setter) = setter_of(info, &by_hand) else {
+            continue;
+        };
+        count += 1;
+        let link = format!("[`{setter}`](Self::{setter})");
+        let times = subjects.matches(&link).count();
+        assert_eq!(times, 1, "{setter} in src/options/subjects.md");
+    }
+    assert!(count > 130, "{count} setters");
 }
 
 #[test]

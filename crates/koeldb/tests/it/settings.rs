@@ -178,3 +178,144 @@ fn options_of_calls_are_described_as_they_are_read() {
     }
     assert!(wrong.is_empty(), "{wrong:?}");
 }
+
+/// A method of an `impl` block: the type, the head on one line, and the documentation.
+struct Method {
+    of: String,
+    head: String,
+    documentation: String,
+}
+
+/// Returns the public methods of all types of the crate, and the setters that `accessors!` makes.
+fn methods() -> Vec<Method> {
+    let mut files = Vec::new();
+    list_sources(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
+        &mut files,
+    );
+    let mut out = Vec::new();
+    for file in files {
+        let text = fs::read_to_string(file).unwrap();
+        let mut lines = text.lines();
+        let (mut of, mut documentation) = (String::new(), String::new());
+        while let Some(line) = lines.next() {
+            if let Some(rest) = line.strip_prefix("impl ") {
+                let name = rest.split_once(" {").map_or("", |(name, _)| name);
+                of = name.to_owned();
+            } else if line == "of_default_family! {" {
+                "Db".clone_into(&mut of);
+            } else if line == "}" {
+                of.clear();
+            }
+            let line = line.trim();
+            if let Some(text) = line.strip_prefix("///") {
+                documentation.push_str(text);
+                documentation.push('\n');
+            } else if ["pub fn ", "pub const fn ", "fn "]
+                .iter()
+                .any(|start| line.starts_with(start))
+            {
+                let mut head = line.to_owned();
+                while !head.contains(['{', ';']) {
+                    head.push(' ');
+                    head.push_str(lines.next().unwrap().trim());
+                }
+                let documentation = std::mem::take(&mut documentation);
+                // A macro makes a public method of a head without body.
+                if head.starts_with("pub ") || head.ends_with(';') {
+                    out.push(Method {
+                        of: of.clone(),
+                        head,
+                        documentation,
+                    });
+                }
+            } else if is_row_of_accessors(line) {
+                out.push(Method {
+                    of: of.clone(),
+                    head: line.to_owned(),
+                    documentation: std::mem::take(&mut documentation),
+                });
+            } else if line.starts_with("#[") {
+                let mut end = line;
+                while !end.ends_with(']') {
+                    end = lines.next().unwrap();
+                }
+            } else {
+                documentation.clear();
+            }
+        }
+    }
+    out
+}
+
+/// Whether a line is `name: Type, setter, getter;`.
+fn is_row_of_accessors(line: &str) -> bool {
+    line.ends_with(';') && line.contains(": ") && line.contains(", get_")
+}
+
+fn list_sources(directory: &Path, out: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy();
+        if path.is_dir() && name != "tests" {
+            list_sources(&path, out);
+        } else if name.ends_with(".rs") && name != "tests.rs" {
+            out.push(path);
+        }
+    }
+}
+
+/// Every setter of a struct of options, in whatever module, says what holds without it.
+#[test]
+fn setters_of_all_structs_of_options_name_the_default() {
+    let mut wrong = Vec::new();
+    let (mut count, mut structs) = (0, BTreeSet::new());
+    for method in methods() {
+        let is_setter = ["pub fn set_", "pub fn add_"]
+            .iter()
+            .any(|start| method.head.starts_with(start))
+            || is_row_of_accessors(&method.head);
+        if !method.of.ends_with("Options") || !is_setter {
+            continue;
+        }
+        count += 1;
+        structs.insert(method.of.clone());
+        if !method.documentation.contains("efault") {
+            wrong.push(format!("{}: {}", method.of, method.head));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    for name in [
+        "BackupEngineOptions",
+        "ReadOptions",
+        "SecondaryOptions",
+        "TransactionDbOptions",
+        "TransactionOptions",
+        "WriteOptions",
+    ] {
+        assert!(structs.contains(name), "{name} in {structs:?}");
+    }
+    assert!(count > 100, "{count} setters of {structs:?}");
+}
+
+/// Clippy's `missing_errors_doc` does not know the results in an iterator, a future or a vector.
+#[test]
+fn every_call_of_a_database_that_can_fail_says_when() {
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for method in methods() {
+        let Some((_, result)) = method.head.split_once(" -> ") else {
+            continue;
+        };
+        let can_fail = result.contains("Result<") || result.contains("PinnedSlices");
+        if !matches!(&*method.of, "Db" | "ColumnFamily") || !can_fail {
+            continue;
+        }
+        count += 1;
+        if !method.documentation.contains(" # Errors\n") {
+            wrong.push(format!("{}: {}", method.of, method.head));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(count > 150, "{count} calls");
+}

@@ -127,7 +127,7 @@ fn a_new_database_opens_empty_and_its_files_have_rocksdbs_bytes() {
     );
     remains.unwrap().close().unwrap();
     let error = VersionSet::create(&*fs, directory(), None).unwrap_err();
-    assert!(error.to_string().contains("1 table:"), "{error}");
+    assert!(error.to_string().contains("1 table (open"), "{error}");
 }
 
 #[test]
@@ -221,10 +221,9 @@ fn families_must_be_the_ones_that_exist() {
     drop(set);
 
     let error = recover(fs.clone(), &["default"]).unwrap_err();
-    let start = "Column families not opened: a, b (";
-    assert!(error.message().starts_with(start), "{error}");
+    assert_eq!(error.message(), "Column families not opened: a, b");
     let hint = "DbBuilder::other_column_families";
-    assert!(error.message().contains(hint), "{error}");
+    assert!(error.advice().unwrap().contains(hint), "{error}");
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     let error = recover(fs.clone(), &["a", "b"]).unwrap_err();
     assert_eq!(error.message(), "Default column family not specified");

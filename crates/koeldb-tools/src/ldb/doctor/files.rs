@@ -59,7 +59,7 @@ pub(super) fn examine_tables(tree: &Tree, verify: bool, report: &mut Report) {
             Err(error) => {
                 report.error(
                     "consistency",
-                    format!("{name} is missing: {error}"),
+                    format!("{name} is missing: {}", error.without_advice()),
                     DAMAGED,
                 );
                 continue;
@@ -75,7 +75,10 @@ pub(super) fn examine_tables(tree: &Tree, verify: bool, report: &mut Report) {
         }
         match tree.tables.reader(file, level) {
             Ok(table) => examine_table(&table, &name, verify, report),
-            Err(error) => report.error("table", format!("{name}: {error}"), DAMAGED),
+            Err(error) => {
+                let message = format!("{name}: {}", error.without_advice());
+                report.error("table", message, DAMAGED);
+            }
         }
         bar.inc(file.bytes);
     }
@@ -93,7 +96,7 @@ pub(super) fn examine_blob_files(tree: &Tree, verify: bool, report: &mut Report)
         report.blob_bytes += file.file_bytes();
         match fs.metadata(&tree.tables.paths().blob(number)) {
             Err(error) => {
-                let message = format!("{name} is missing: {error}");
+                let message = format!("{name} is missing: {}", error.without_advice());
                 report.error("consistency", message, DAMAGED_BLOBS);
                 continue;
             }
@@ -113,7 +116,8 @@ pub(super) fn examine_blob_files(tree: &Tree, verify: bool, report: &mut Report)
             false => tree.tables.keep_blob_file(file),
         };
         if let Err(error) = examined {
-            report.error("checksum", format!("{name}: {error}"), DAMAGED_BLOBS);
+            let message = format!("{name}: {}", error.without_advice());
+            report.error("checksum", message, DAMAGED_BLOBS);
         }
     }
     let files = tree.version.blob_files.values();
@@ -135,7 +139,8 @@ pub(super) fn examine_blob_files(tree: &Tree, verify: bool, report: &mut Report)
 /// Checks the entries and properties of one table file.
 fn examine_table(table: &TableReader, name: &str, verify: bool, report: &mut Report) {
     if verify && let Err(error) = table.verify_checksums(&mut |_| ()) {
-        report.error("checksum", format!("{name}: {error}"), DAMAGED);
+        let message = format!("{name}: {}", error.without_advice());
+        report.error("checksum", message, DAMAGED);
     }
     let properties = table.properties();
     report.entries += properties.entry_count;

@@ -78,12 +78,18 @@ impl ColumnFamily {
     }
 
     /// Returns the columns of `keys` in their order, each with its own result.
+    ///
+    /// # Errors
+    /// Each result has the error of its key alone: see [`ColumnFamily::get_entity`].
     #[must_use]
     pub fn multi_get_entity<K: AsRef<[u8]>>(&self, keys: &[K]) -> Vec<Result<Option<WideColumns>>> {
         self.multi_get_entity_opt(keys, &ReadOptions::new())
     }
 
     /// Like [`ColumnFamily::multi_get_entity`], with `options`.
+    ///
+    /// # Errors
+    /// Each result has the error of its key alone: see [`ColumnFamily::get_entity_opt`].
     #[must_use]
     pub fn multi_get_entity_opt<K: AsRef<[u8]>>(
         &self,

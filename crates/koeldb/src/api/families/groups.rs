@@ -80,6 +80,10 @@ impl Db {
     }
 
     /// Returns the columns of `key` in each of `families`, as of one point in time.
+    ///
+    /// # Errors
+    /// Each result has the error of its family alone: `InvalidArgument` if that is one of another
+    /// database; otherwise see [`ColumnFamily::get_entity`].
     #[must_use]
     pub fn get_attribute_groups(
         &self,
@@ -90,6 +94,9 @@ impl Db {
     }
 
     /// Like [`Db::get_attribute_groups`], with `options`.
+    ///
+    /// # Errors
+    /// See [`Db::get_attribute_groups`]; `Incomplete` if the read tier does not have the columns.
     #[must_use]
     pub fn get_attribute_groups_opt(
         &self,
@@ -108,6 +115,9 @@ impl Db {
     /// Returns the columns of several keys, each in its families, as of one point in time.
     ///
     /// The results are in the order of the keys, and those of a key in the order of its families.
+    ///
+    /// # Errors
+    /// See [`Db::get_attribute_groups_opt`].
     #[must_use]
     pub fn multi_get_attribute_groups<K: AsRef<[u8]>>(
         &self,

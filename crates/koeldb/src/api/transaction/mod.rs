@@ -52,6 +52,23 @@ impl Db {
     ///
     /// It is pessimistic if the database was opened with
     /// [`Options::set_transactions`](crate::Options::set_transactions), otherwise optimistic.
+    ///
+    /// ```
+    /// # fn main() -> koeldb::Result<()> {
+    /// let db = koeldb::Db::temporary()?;
+    /// db.put("stock", "7")?;
+    /// let mut transaction = db.transaction();
+    /// let stock = transaction.get_for_update("stock")?;
+    /// assert_eq!(stock.as_deref(), Some(&b"7"[..]));
+    /// transaction.put("stock", "6")?;
+    /// transaction.put("sold", "1")?;
+    /// transaction.commit()?;
+    /// assert_eq!(db.get("stock")?.as_deref(), Some(&b"6"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// A conflict fails the commit, or with locks the call that meets it: [`Db::transact`] tries again.
     #[must_use]
     pub fn transaction(&self) -> Transaction {
         Transaction::new(self, &WriteOptions::new(), &TransactionOptions::new())

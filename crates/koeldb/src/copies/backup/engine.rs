@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use koeldb_base::sync::lock_plain as lock;
-use koeldb_base::{Error, ErrorKind, Result};
+use koeldb_base::{Error, ErrorKind, Result, file_name};
 use koeldb_fs::small_file::create_dir_durably;
 use koeldb_fs::{EntryKind, FileLock, FileSystem, Purpose};
 
@@ -21,6 +21,9 @@ use crate::background::transfer::{Pace, Transfer};
 
 /// The name of the file that locks the directory against other engines. RocksDB ignores it.
 const LOCK: &str = ".koeldb-lock";
+
+/// The advice for a damaged file of a backup.
+const DAMAGED: &str = "delete the backups with this file, and create a new one";
 
 /// A valid backup: the content of its meta file and the lengths of its files.
 #[derive(Clone, Debug)]
@@ -126,11 +129,13 @@ impl BackupEngine {
     /// Opens the directory of backups at `path` for writing, and creates it if it is missing.
     ///
     /// # Errors
-    /// `IoError` with detail `LockHeld` if another engine writes there; errors of the file system.
+    /// `IoError` with detail `LockHeld` if another engine writes there; `InvalidArgument` for the
+    /// directory of a database without backups; errors of the file system.
     /// Damaged backups are no error: see [`BackupEngine::corrupted_backups`].
     pub fn open(path: impl AsRef<Path>, options: &BackupEngineOptions) -> Result<Self> {
         let fs = &options.env.fs;
         let path = fs.absolute(path.as_ref())?;
+        refuse_database(&**fs, &path)?;
         for part in [SHARED, SHARED_CHECKSUM, PRIVATE, META] {
             create_dir_durably(&**fs, &path.join(part))?;
         }
@@ -143,7 +148,9 @@ impl BackupEngine {
     /// # Errors
     /// If it does not exist; errors of the file system.
     pub fn open_read_only(path: impl AsRef<Path>, options: &BackupEngineOptions) -> Result<Self> {
-        let path = options.env.fs.absolute(path.as_ref())?;
+        let fs = &options.env.fs;
+        let path = fs.absolute(path.as_ref())?;
+        refuse_database(&**fs, &path)?;
         Self::read(&path, options, None)
     }
 
@@ -163,7 +170,16 @@ impl BackupEngine {
             lock,
         };
         let mut backups = Backups::default();
-        for entry in engine.fs.list(&path.join(META))? {
+        let entries =
+            engine
+                .fs
+                .list(&path.join(META))
+                .map_err(|error| match error.is_path_not_found() {
+                    true => error
+                        .with_advice("check the path: a directory without `meta` has no backups"),
+                    false => error,
+                });
+        for entry in entries? {
             let Some(id) = parse_id(&entry.name) else {
                 continue;
             };
@@ -198,6 +214,7 @@ impl BackupEngine {
                     "the file has {found} bytes, and {} are recorded",
                     file.bytes.unwrap_or(0)
                 ))
+                .with_advice(DAMAGED)
                 .in_file(&at, None, "stat"));
             }
             lengths.push(found);
@@ -283,6 +300,7 @@ impl BackupEngine {
                 return Err(Error::corruption(format!(
                     "the file has {found} bytes where {bytes} are expected"
                 ))
+                .with_advice(DAMAGED)
                 .in_file(&path, None, "verify"));
             }
             let Some(expected) = file.crc32c.filter(|_| checksums) else {
@@ -444,6 +462,15 @@ impl BackupEngine {
     }
 }
 
+/// Fails for the directory of a database, unless it has backups as well.
+fn refuse_database(fs: &dyn FileSystem, path: &Path) -> Result<()> {
+    if fs.exists(&path.join(META))? || !fs.exists(&file_name::current(path))? {
+        return Ok(());
+    }
+    let error = Error::invalid_argument(format!("{}: holds a database", path.display()));
+    Err(error.with_advice("give the directory of the backups, or an empty one for new backups"))
+}
+
 pub(super) fn lock_backups(engine: &BackupEngine) -> std::sync::MutexGuard<'_, Backups> {
     lock(&engine.backups)
 }
@@ -454,6 +481,7 @@ pub(super) fn checksum_mismatch(expected: u32, computed: u32, path: &Path) -> Er
         "file checksum mismatch: recorded = {expected}, computed = {computed}"
     ))
     .with_detail(koeldb_base::error::ErrorDetail::ChecksumMismatch)
+    .with_advice(DAMAGED)
     .in_file(path, None, "verify")
 }
 

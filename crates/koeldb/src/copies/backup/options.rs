@@ -52,6 +52,8 @@ impl BackupEngineOptions {
     }
 
     /// Keeps the backups in the file system of `env`.
+    ///
+    /// Default: the environment of the process, with the file system of the machine.
     pub fn set_env(&mut self, env: &Env) -> &mut Self {
         self.env = env.clone();
         self
@@ -72,6 +74,8 @@ impl BackupEngineOptions {
     }
 
     /// Sets the naming of shared tables.
+    ///
+    /// Default: `UseDbSessionIdAndFileSize`.
     pub fn set_share_files_with_checksum_naming(&mut self, naming: ShareFilesNaming) -> &mut Self {
         self.naming = naming;
         self
@@ -92,6 +96,8 @@ impl BackupEngineOptions {
     }
 
     /// Sets the number of threads that copy; at least 1.
+    ///
+    /// Default: the number of processors, at most 4.
     pub fn set_max_background_operations(&mut self, threads: usize) -> &mut Self {
         self.threads = threads.max(1);
         self
@@ -136,6 +142,8 @@ impl CreateBackupOptions {
     }
 
     /// Stores bytes of the caller with the backup; at most 1 MiB.
+    ///
+    /// Default: none.
     pub fn set_app_metadata(&mut self, metadata: impl Into<Vec<u8>>) -> &mut Self {
         self.app_metadata = metadata.into();
         self
@@ -146,6 +154,8 @@ impl CreateBackupOptions {
     /// It receives the relative path in the directory of backups, and must not call the engine. The
     /// meta file then has schema 2.
     /// A restoration needs the files in one of its alternate directories.
+    ///
+    /// Default: none.
     pub fn set_exclude_files(
         &mut self,
         exclude: impl Fn(&str) -> bool + Send + Sync + 'static,
@@ -157,6 +167,8 @@ impl CreateBackupOptions {
     /// Calls `progress` with the bytes done and the bytes in all, from any thread that copies.
     ///
     /// It must not call the engine; a [`BackupStopHandle`](super::BackupStopHandle) may be used.
+    ///
+    /// Default: none.
     pub fn set_progress(
         &mut self,
         progress: impl Fn(u64, u64) + Send + Sync + 'static,
@@ -204,6 +216,8 @@ impl RestoreOptions {
     }
 
     /// Sets the choice of the files of the target directory that are kept.
+    ///
+    /// Default: `PurgeAllFiles`.
     pub fn set_mode(&mut self, mode: RestoreMode) -> &mut Self {
         self.mode = mode;
         self
@@ -212,18 +226,24 @@ impl RestoreOptions {
     /// Sets whether a restore keeps the logs in the target and moves archived ones back.
     ///
     /// This is for backups without logs.
+    ///
+    /// Default: `false`.
     pub fn set_keep_log_files(&mut self, keep: bool) -> &mut Self {
         self.keep_log_files = keep;
         self
     }
 
     /// Adds a directory of backups that is searched for excluded files.
+    ///
+    /// Default: none.
     pub fn add_alternate_dir(&mut self, directory: impl Into<PathBuf>) -> &mut Self {
         self.alternate_dirs.push(directory.into());
         self
     }
 
     /// Calls `progress` with the bytes done and the bytes in all, from any thread that copies.
+    ///
+    /// Default: none.
     pub fn set_progress(
         &mut self,
         progress: impl Fn(u64, u64) + Send + Sync + 'static,

@@ -112,6 +112,9 @@ impl ColumnFamily {
 impl Db {
     /// Ingests external table files into the default column family, all or none of them.
     ///
+    /// [`SstFileWriter`](crate::SstFileWriter) writes such files from sorted entries, and
+    /// [`SstFileSorter`](crate::SstFileSorter) from unsorted ones; both have an example.
+    ///
     /// # Errors
     /// See [`Db::prepare_ingest`] and [`PreparedIngest::commit`].
     pub fn ingest_external_file<P: AsRef<Path>>(&self, files: &[P]) -> Result<()> {

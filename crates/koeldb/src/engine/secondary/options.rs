@@ -49,6 +49,8 @@ impl SecondaryOptions {
     }
 
     /// Sets how the secondary keeps tables readable that its primary deletes.
+    ///
+    /// Default: `Auto`.
     pub fn set_keep(&mut self, keep: KeepTables) -> &mut Self {
         self.keep = keep;
         self
@@ -69,6 +71,8 @@ impl SecondaryOptions {
     /// Sets how often a catch-up is retried if the primary removed or changed a file meanwhile.
     ///
     /// With 0, a record that is read while it is written can look like damage.
+    ///
+    /// Default: 100.
     pub fn set_retries(&mut self, retries: u64) -> &mut Self {
         self.retries = retries;
         self

@@ -152,7 +152,9 @@ impl<'a> FoundBlobFiles<'a> {
                 }
                 match found.examine(&file) {
                     Ok(examined) => drop(found.files.insert(number, examined)),
-                    Err(error) if error.is_corruption() => lost.set_aside(&file, &error)?,
+                    Err(error) if error.is_corruption() => {
+                        lost.set_aside(&file, error.without_advice())?;
+                    }
                     Err(error) => return Err(error.in_file(&file, None, "repair")),
                 }
             }

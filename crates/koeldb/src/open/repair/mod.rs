@@ -317,7 +317,7 @@ fn read_tables(
             Err(error) if error.kind() == ErrorKind::NotSupported => {
                 return Err(error.in_file(file, None, "repair"));
             }
-            Err(error) => lost.set_aside(file, &error)?,
+            Err(error) => lost.set_aside(file, error.without_advice())?,
         }
     }
     Ok(found)

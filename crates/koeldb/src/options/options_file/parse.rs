@@ -8,7 +8,7 @@ use crate::options::column_family::ColumnFamilyOptions;
 use crate::options::config::{ConfigOptions, IgnoredOption, MendedOption};
 use crate::options::db::DbOptions;
 use crate::options::grammar;
-use crate::options::registry::{self, Reading, Refusal};
+use crate::options::registry::{self, Reading, Refusal, RefusalKind};
 use crate::options::table_format::TableFormat;
 
 pub(super) const DEFAULT_FAMILY: &str = "default";
@@ -84,10 +84,27 @@ impl<'a> Parser<'a> {
     pub(super) fn lines(&mut self, text: &str) -> Result<()> {
         for (index, line) in text.split('\n').enumerate() {
             self.line(line).map_err(|refusal| {
-                Error::from(refusal).context(format_args!("line {}", index.saturating_add(1)))
+                let advice = self.advice(refusal.kind);
+                let error = Error::from(refusal).with_advice(advice);
+                error.context(format_args!("line {}", index.saturating_add(1)))
             })?;
         }
         Ok(())
+    }
+
+    /// Returns what to do about a line that cannot be applied.
+    fn advice(&self, kind: RefusalKind) -> &'static str {
+        match kind {
+            RefusalKind::Unsupported => {
+                "set the option in code and skip it here, with \
+                 ConfigOptions::set_ignore_unsupported_options"
+            }
+            RefusalKind::UnknownName | RefusalKind::Invalid if self.may_be_newer => {
+                "a newer release may have written the file: skip its new options, with \
+                 ConfigOptions::set_ignore_unknown_options"
+            }
+            RefusalKind::UnknownName | RefusalKind::Invalid => "correct or remove the line",
+        }
     }
 
     /// Parses one line: a blank or comment, a section header, or a `name=value` statement.
