@@ -4,60 +4,17 @@ use std::fmt::Debug;
 use std::io;
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
-use openraft::alias::{EntryOf, LogIdOf, VoteOf};
-use openraft::async_runtime::OneshotSender;
-use openraft::entry::RaftEntry;
-use openraft::storage::{IOFlushed, RaftLogStorage};
-use openraft::type_config::TypeConfigExt;
-use openraft::{LogState, OptionalSend, RaftLogReader, RaftTypeConfig};
+use openraft::storage::{LogFlushed, RaftLogStorage};
+use openraft::{
+    ErrorSubject, ErrorVerb, LogId, LogState, OptionalSend, RaftLogId, RaftLogReader,
+    RaftTypeConfig, StorageError, Vote,
+};
 
+use crate::durable::DurableIndex;
 use crate::encoding::{Encoding, Postcard};
-use crate::logs::GroupLog;
+use crate::logs::{GroupLog, READ_BYTES};
 use crate::syncer::Completion;
-
-/// The byte limit of the entries that one read for replication returns.
-pub(crate) const READ_BYTES: usize = 1 << 20;
-
-/// The shared index of the last log entry that is durable in the state or a snapshot.
-///
-/// A state machine raises it, and the log refuses to purge beyond it: the Raft log is the
-/// write-ahead log of the state. A log that is opened is compared with the position that the state
-/// machine found.
-#[derive(Clone, Debug, Default)]
-pub struct DurableIndex {
-    /// The number of durable entries: one more than the index of the last one.
-    count: Arc<AtomicU64>,
-    /// The position of the state, or of its newest snapshot if that is ahead, when they were opened:
-    /// the index and the encoded id of the last entry.
-    opened: Arc<OnceLock<(u64, Vec<u8>)>>,
-}
-
-impl DurableIndex {
-    /// Marks the entries up to `index`, inclusive, as durable; never lowers the index.
-    pub(crate) fn raise(&self, index: u64) {
-        let count = index.saturating_add(1);
-        self.count.fetch_max(count, Ordering::AcqRel);
-    }
-
-    /// Stores the applied position found when the state was opened: entry index and encoded log id.
-    pub(crate) fn set_opened(&self, index: u64, id: Vec<u8>) {
-        let _ = self.opened.set((index, id));
-        self.raise(index);
-    }
-
-    /// Returns the position set by [`DurableIndex::set_opened`].
-    pub(crate) fn opened(&self) -> Option<&(u64, Vec<u8>)> {
-        self.opened.get()
-    }
-
-    /// Returns whether the entry at `index` is durable in the state or a snapshot.
-    pub(crate) fn covers(&self, index: u64) -> bool {
-        index < self.count.load(Ordering::Acquire)
-    }
-}
 
 /// The log of a Raft group as openraft's `RaftLogStorage`; clones serve as its log readers.
 pub struct LogStore<C, E = Postcard> {
@@ -76,6 +33,16 @@ impl<C, E> Clone for LogStore<C, E> {
     }
 }
 
+/// Returns openraft's error for a failed read of the log.
+fn read_error<C: RaftTypeConfig>(error: impl Into<io::Error>) -> StorageError<C::NodeId> {
+    StorageError::from_io_error(ErrorSubject::Logs, ErrorVerb::Read, error.into())
+}
+
+/// Returns openraft's error for a failed write of the log.
+fn write_error<C: RaftTypeConfig>(error: impl Into<io::Error>) -> StorageError<C::NodeId> {
+    StorageError::from_io_error(ErrorSubject::Logs, ErrorVerb::Write, error.into())
+}
+
 impl<C: RaftTypeConfig> LogStore<C> {
     /// Creates a store whose entries are encoded with [`Postcard`].
     ///
@@ -86,6 +53,69 @@ impl<C: RaftTypeConfig> LogStore<C> {
     #[must_use]
     pub fn new(log: GroupLog, durable: Option<DurableIndex>) -> Self {
         Self::with_encoding(log, durable)
+    }
+}
+
+impl<C: RaftTypeConfig, E: Encoding> LogStore<C, E>
+where
+    C::Entry: serde::Serialize + serde::de::DeserializeOwned,
+{
+    /// Reads and decodes log entries of an index range, up to `bytes` bytes but at least one entry.
+    fn read(&self, range: impl RangeBounds<u64>, bytes: usize) -> io::Result<Vec<C::Entry>> {
+        let entries = self.log.entries(range, bytes)?;
+        let decode = |(_, entry): (u64, Vec<u8>)| Ok(E::decode(&entry)?);
+        entries.into_iter().map(decode).collect()
+    }
+
+    /// Reads the id of the entry at `index`; `None` if the log lacks it.
+    fn id_at(&self, index: u64) -> io::Result<Option<LogId<C::NodeId>>> {
+        let entries = self.read(index..=index, usize::MAX)?;
+        Ok(entries.first().map(|entry| entry.get_log_id().clone()))
+    }
+
+    /// Returns the purged position and the last one.
+    fn state(&self) -> io::Result<LogState<C>> {
+        let purged = self.log.purged()?;
+        let purged: Option<LogId<C::NodeId>> = purged.map(|(_, id)| E::decode(&id)).transpose()?;
+        let last = match self.log.last()? {
+            Some((_, entry)) => Some(E::decode::<C::Entry>(&entry)?.get_log_id().clone()),
+            None => purged.clone(),
+        };
+        Ok(LogState {
+            last_purged_log_id: purged,
+            last_log_id: last,
+        })
+    }
+
+    /// Returns the saved committed position if the log has that very entry.
+    fn committed(&self) -> io::Result<Option<LogId<C::NodeId>>> {
+        let committed = self.log.committed()?;
+        let committed: Option<Option<LogId<C::NodeId>>> =
+            committed.map(|id| E::decode(&id)).transpose()?;
+        let Some(committed) = committed.flatten() else {
+            return Ok(None);
+        };
+        let found = self.id_at(committed.index)?;
+        Ok(found.filter(|found| *found == committed))
+    }
+
+    /// Discards the whole log if it lacks the entry at which the state was when it was opened.
+    ///
+    /// The state names committed entries. What another log has behind that position continues
+    /// another entry, so it is not committed.
+    async fn reconcile(&self) -> io::Result<()> {
+        let Some((index, id)) = self.durable.as_ref().and_then(DurableIndex::opened) else {
+            return Ok(());
+        };
+        if self.log.purged()?.is_some_and(|(last, _)| last >= *index) {
+            return Ok(());
+        }
+        let applied: LogId<C::NodeId> = E::decode(id)?;
+        if self.id_at(*index)? == Some(applied) {
+            return Ok(());
+        }
+        self.durably(|log, done| log.restart_behind(*index, id, done))
+            .await
     }
 }
 
@@ -100,19 +130,12 @@ impl<C: RaftTypeConfig, E: Encoding> LogStore<C, E> {
         }
     }
 
-    /// Reads and decodes log entries of an index range, up to `bytes` bytes but at least one entry.
-    fn read(&self, range: impl RangeBounds<u64>, bytes: usize) -> io::Result<Vec<EntryOf<C>>> {
-        let entries = self.log.entries(range, bytes)?;
-        let decode = |(_, entry): (u64, Vec<u8>)| Ok(E::decode(&entry)?);
-        entries.into_iter().map(decode).collect()
-    }
-
     /// Calls `write` with a completion callback, and waits until the WAL sync has made it durable.
     async fn durably(
         &self,
         write: impl FnOnce(&GroupLog, Completion) -> koeldb::Result<()>,
     ) -> io::Result<()> {
-        let (sender, receiver) = C::oneshot();
+        let (sender, receiver) = tokio::sync::oneshot::channel();
         let done = |synced| {
             let _ = sender.send(synced);
         };
@@ -120,128 +143,108 @@ impl<C: RaftTypeConfig, E: Encoding> LogStore<C, E> {
         let synced = receiver.await;
         Ok(synced.map_err(|_| io::Error::other("the Raft logs were closed"))??)
     }
-
-    /// Discards the whole log if it lacks the entry at which the state was when it was opened.
-    ///
-    /// The state names committed entries. A log with another entry there, or none, was not purged
-    /// yet when a snapshot was installed, or lost entries that the state has from a flush. What it
-    /// has behind that position continues the other entry, so it is not committed.
-    async fn reconcile(&self) -> io::Result<()> {
-        let opened = self.durable.as_ref().and_then(DurableIndex::opened);
-        let Some((index, id)) = opened else {
-            return Ok(());
-        };
-        if self.log.purged()?.is_some_and(|(last, _)| last >= *index) {
-            return Ok(());
-        }
-        let applied: LogIdOf<C> = E::decode(id)?;
-        let found = self.read(*index..=*index, usize::MAX)?;
-        if found.iter().any(|entry| entry.log_id() == applied) {
-            return Ok(());
-        }
-        self.durably(|log, done| log.restart_behind(*index, id, done))
-            .await
-    }
 }
 
-impl<C: RaftTypeConfig, E: Encoding> RaftLogReader<C> for LogStore<C, E> {
+impl<C: RaftTypeConfig, E: Encoding> RaftLogReader<C> for LogStore<C, E>
+where
+    C::Entry: serde::Serialize + serde::de::DeserializeOwned,
+{
     async fn try_get_log_entries<RB: RangeBounds<u64> + Clone + Debug + OptionalSend>(
         &mut self,
         range: RB,
-    ) -> io::Result<Vec<EntryOf<C>>> {
-        self.read(range, usize::MAX)
+    ) -> Result<Vec<C::Entry>, StorageError<C::NodeId>> {
+        self.read(range, usize::MAX).map_err(read_error::<C>)
     }
 
     async fn limited_get_log_entries(
         &mut self,
         start: u64,
         end: u64,
-    ) -> io::Result<Vec<EntryOf<C>>> {
-        self.read(start..end, READ_BYTES)
-    }
-
-    async fn read_vote(&mut self) -> io::Result<Option<VoteOf<C>>> {
-        let vote = self.log.vote()?;
-        Ok(vote.map(|vote| E::decode(&vote)).transpose()?)
+    ) -> Result<Vec<C::Entry>, StorageError<C::NodeId>> {
+        self.read(start..end, READ_BYTES).map_err(read_error::<C>)
     }
 }
 
-impl<C: RaftTypeConfig, E: Encoding> RaftLogStorage<C> for LogStore<C, E> {
+impl<C: RaftTypeConfig, E: Encoding> RaftLogStorage<C> for LogStore<C, E>
+where
+    C::Entry: serde::Serialize + serde::de::DeserializeOwned,
+{
     type LogReader = Self;
 
-    async fn get_log_state(&mut self) -> io::Result<LogState<C>> {
-        self.reconcile().await?;
-        let purged = self.log.purged()?;
-        let purged: Option<LogIdOf<C>> = purged.map(|(_, id)| E::decode(&id)).transpose()?;
-        let last = match self.log.last()? {
-            Some((_, entry)) => Some(E::decode::<EntryOf<C>>(&entry)?.log_id()),
-            None => purged.clone(),
-        };
-        Ok(LogState {
-            last_purged_log_id: purged,
-            last_log_id: last,
-        })
+    async fn get_log_state(&mut self) -> Result<LogState<C>, StorageError<C::NodeId>> {
+        self.reconcile().await.map_err(write_error::<C>)?;
+        self.state().map_err(read_error::<C>)
     }
 
     async fn get_log_reader(&mut self) -> Self {
         self.clone()
     }
 
-    async fn save_vote(&mut self, vote: &VoteOf<C>) -> io::Result<()> {
-        let vote = E::encode(vote)?;
-        self.durably(|log, done| log.save_vote(&vote, done)).await
+    async fn save_vote(&mut self, vote: &Vote<C::NodeId>) -> Result<(), StorageError<C::NodeId>> {
+        let vote = E::encode(vote).map_err(write_error::<C>)?;
+        let saved = self.durably(|log, done| log.save_vote(&vote, done)).await;
+        saved.map_err(|error| {
+            StorageError::from_io_error(ErrorSubject::Vote, ErrorVerb::Write, error)
+        })
     }
 
-    async fn save_committed(&mut self, committed: Option<LogIdOf<C>>) -> io::Result<()> {
-        Ok(self.log.save_committed(&E::encode(&committed)?)?)
+    async fn read_vote(&mut self) -> Result<Option<Vote<C::NodeId>>, StorageError<C::NodeId>> {
+        let vote = self.log.vote();
+        let vote = vote.and_then(|vote| vote.map(|vote| E::decode(&vote)).transpose());
+        vote.map_err(|error| {
+            StorageError::from_io_error(ErrorSubject::Vote, ErrorVerb::Read, error.into())
+        })
+    }
+
+    async fn save_committed(
+        &mut self,
+        committed: Option<LogId<C::NodeId>>,
+    ) -> Result<(), StorageError<C::NodeId>> {
+        let saved = E::encode(&committed).and_then(|bytes| self.log.save_committed(&bytes));
+        saved.map_err(write_error::<C>)
     }
 
     /// Returns the saved position only if the log has that very entry: a snapshot that was being
-    /// installed when the node died may have a position that the log never reached, or reached with
-    /// entries of another leader, which must not be applied.
-    async fn read_committed(&mut self) -> io::Result<Option<LogIdOf<C>>> {
-        // openraft asks for this first, and would look for the entries up to it.
-        self.reconcile().await?;
-        let committed = self.log.committed()?;
-        let committed: Option<Option<LogIdOf<C>>> =
-            committed.map(|id| E::decode(&id)).transpose()?;
-        let Some(committed) = committed.flatten() else {
-            return Ok(None);
-        };
-        let entries = self.read(committed.index()..=committed.index(), usize::MAX)?;
-        let is_there = entries.iter().any(|entry| entry.log_id() == committed);
-        Ok(is_there.then_some(committed))
+    /// installed when the node died may have a position that the log never reached.
+    async fn read_committed(
+        &mut self,
+    ) -> Result<Option<LogId<C::NodeId>>, StorageError<C::NodeId>> {
+        self.reconcile().await.map_err(write_error::<C>)?;
+        self.committed().map_err(read_error::<C>)
     }
 
-    async fn append<I>(&mut self, entries: I, callback: IOFlushed<C>) -> io::Result<()>
+    async fn append<I>(
+        &mut self,
+        entries: I,
+        callback: LogFlushed<C>,
+    ) -> Result<(), StorageError<C::NodeId>>
     where
-        I: IntoIterator<Item = EntryOf<C>> + OptionalSend,
+        I: IntoIterator<Item = C::Entry> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        let encode = |entry: EntryOf<C>| E::encode(&entry).map(|bytes| (entry.index(), bytes));
+        let encode =
+            |entry: C::Entry| E::encode(&entry).map(|bytes| (entry.get_log_id().index, bytes));
         let entries = entries.into_iter().map(encode);
-        let entries = entries.collect::<koeldb::Result<Vec<_>>>()?;
-        let done = |synced: koeldb::Result<()>| callback.io_completed(synced.map_err(Into::into));
-        Ok(self.log.append(entries, done)?)
+        let entries = entries.collect::<koeldb::Result<Vec<_>>>();
+        let done =
+            |synced: koeldb::Result<()>| callback.log_io_completed(synced.map_err(Into::into));
+        let appended = entries.and_then(|entries| self.log.append(entries, done));
+        appended.map_err(write_error::<C>)
     }
 
-    async fn truncate_after(&mut self, last: Option<LogIdOf<C>>) -> io::Result<()> {
-        match last.map_or(Some(0), |last| last.index().checked_add(1)) {
-            Some(first) => {
-                self.durably(|log, done| log.truncate_from(first, done))
-                    .await
-            }
-            None => Ok(()),
-        }
+    async fn truncate(&mut self, first: LogId<C::NodeId>) -> Result<(), StorageError<C::NodeId>> {
+        let truncated = self.durably(|log, done| log.truncate_from(first.index, done));
+        truncated.await.map_err(write_error::<C>)
     }
 
-    async fn purge(&mut self, last: LogIdOf<C>) -> io::Result<()> {
-        let is_durable = |durable: &DurableIndex| durable.covers(last.index());
+    async fn purge(&mut self, last: LogId<C::NodeId>) -> Result<(), StorageError<C::NodeId>> {
+        let is_durable = |durable: &DurableIndex| durable.covers(last.index);
         if !self.durable.as_ref().is_none_or(is_durable) {
-            return Err(io::Error::other(format!(
+            return Err(write_error::<C>(io::Error::other(format!(
                 "no durable snapshot has the entries up to {last}, which are to be purged"
-            )));
+            ))));
         }
-        Ok(self.log.purge(last.index(), &E::encode(&last)?)?)
+        let purged = E::encode(&last).and_then(|id| self.log.purge(last.index, &id));
+        purged.map_err(write_error::<C>)
     }
 }

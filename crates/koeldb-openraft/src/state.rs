@@ -28,6 +28,9 @@ use crate::snapshot::{SnapshotDir, discard};
 /// The reserved key of the applied position. Writes of applications to it have no effect.
 pub const APPLIED_KEY: &[u8] = b"\0koeldb.raft.applied";
 
+/// The size in bytes at which a batch of applied entries is written to the state.
+pub(crate) const BATCH_BYTES: usize = 1 << 20;
+
 /// The file with the name of the current state's directory, like `CURRENT` of a database.
 const POINTER: &str = "STATE";
 
@@ -144,6 +147,8 @@ impl StateStore {
         &self.shared.directory
     }
 
+    /// Returns the file system of the state.
+    #[allow(dead_code, reason = "for transports")]
     pub(crate) fn file_system(&self) -> &Arc<dyn FileSystem> {
         &self.shared.fs
     }
@@ -305,7 +310,6 @@ impl StateStore {
     }
 
     /// Creates an empty directory for a snapshot to be received; it is removed with its last handle.
-    #[cfg(feature = "openraft-0-9")]
     pub(crate) fn receive_snapshot(&self) -> Result<SnapshotDir> {
         let own = self.snapshot_path(&mut self.current());
         // Not a number: the next open removes what a crash leaves.

@@ -1,29 +1,20 @@
-//! The adapter of [`StateStore`] to openraft's state machine.
+//! The adapter of [`StateStore`] to the state machine of openraft 0.9.
 
-use std::future::poll_fn;
 use std::io;
 use std::marker::PhantomData;
-use std::pin::Pin;
 use std::sync::Arc;
 
-use futures_core::Stream;
-use openraft::alias::{
-    AsyncRuntimeOf, DefaultEntryOf, EntryPayloadOf, LogIdOf, SnapshotMetaOf, SnapshotOf,
-    StoredMembershipOf,
+use openraft::storage::RaftStateMachine;
+use openraft::{
+    Entry, EntryPayload, ErrorSubject, ErrorVerb, LogId, OptionalSend, RaftSnapshotBuilder,
+    RaftTypeConfig, Snapshot, SnapshotMeta, StorageError, StoredMembership,
 };
-use openraft::async_runtime::AsyncRuntime;
-use openraft::entry::RaftEntry;
-use openraft::storage::{ApplyResponder, EntryResponder, RaftStateMachine, SnapshotMeta};
-use openraft::{EntryPayload, OptionalSend, RaftSnapshotBuilder, RaftTypeConfig, StoredMembership};
 
-use crate::application::{Application, StateBatch};
+use crate::application::Application;
+use crate::durable::DurableIndex;
 use crate::encoding::{Encoding, Postcard};
-use crate::log_store::DurableIndex;
 use crate::snapshot::SnapshotDir;
-use crate::state::StateStore;
-
-/// The size in bytes at which a batch of applied entries is written to the state.
-pub(crate) const BATCH_BYTES: usize = 1 << 20;
+use crate::state::{BATCH_BYTES, StateStore};
 
 /// A Raft group's state machine for openraft: an [`Application`] on a [`StateStore`].
 pub struct StateMachine<C: RaftTypeConfig, A, E = Postcard> {
@@ -35,7 +26,10 @@ pub struct StateMachine<C: RaftTypeConfig, A, E = Postcard> {
 }
 
 /// The applied position: the last entry and the last membership.
-type Applied<C> = (Option<LogIdOf<C>>, StoredMembershipOf<C>);
+type Applied<C> = (
+    Option<LogId<<C as RaftTypeConfig>::NodeId>>,
+    StoredMembership<<C as RaftTypeConfig>::NodeId, <C as RaftTypeConfig>::Node>,
+);
 
 /// Decodes the stored applied position; `None` gives that of a state without applied entries.
 fn decode<C: RaftTypeConfig, E: Encoding>(applied: Option<&[u8]>) -> io::Result<Applied<C>> {
@@ -45,12 +39,33 @@ fn decode<C: RaftTypeConfig, E: Encoding>(applied: Option<&[u8]>) -> io::Result<
     }
 }
 
-/// Builds openraft's snapshot metadata from the applied position of the snapshot.
-fn meta<C: RaftTypeConfig>((last_log_id, last_membership): Applied<C>) -> SnapshotMetaOf<C> {
-    SnapshotMeta {
+/// Builds openraft's snapshot from a directory and the applied position in it, which names it.
+fn describe<C, E>(snapshot: SnapshotDir) -> io::Result<Snapshot<C>>
+where
+    C: RaftTypeConfig<SnapshotData = SnapshotDir>,
+    E: Encoding,
+{
+    let (last_log_id, last_membership) = decode::<C, E>(Some(snapshot.applied()))?;
+    let snapshot_id = last_log_id.as_ref().map(ToString::to_string);
+    let meta = SnapshotMeta {
         last_log_id,
         last_membership,
-    }
+        snapshot_id: snapshot_id.unwrap_or_default(),
+    };
+    Ok(Snapshot {
+        meta,
+        snapshot: Box::new(snapshot),
+    })
+}
+
+/// Returns openraft's error for a failed read of the state.
+fn read_error<C: RaftTypeConfig>(error: impl Into<io::Error>) -> StorageError<C::NodeId> {
+    StorageError::from_io_error(ErrorSubject::StateMachine, ErrorVerb::Read, error.into())
+}
+
+/// Returns openraft's error for a failed write of the state.
+fn write_error<C: RaftTypeConfig>(error: impl Into<io::Error>) -> StorageError<C::NodeId> {
+    StorageError::from_io_error(ErrorSubject::StateMachine, ErrorVerb::Write, error.into())
 }
 
 impl<C: RaftTypeConfig, A> StateMachine<C, A> {
@@ -76,20 +91,17 @@ impl<C: RaftTypeConfig, A, E: Encoding> StateMachine<C, A, E> {
     /// If the applied position cannot be read, or the snapshot cannot be built.
     pub fn with_encoding(state: StateStore, application: A) -> io::Result<Self> {
         let applied: Applied<C> = decode::<C, E>(state.applied()?.as_deref())?;
-        let durable = DurableIndex::default();
-        // What was just opened came from tables: the state has no other log than Raft's.
-        if let Some(last) = &applied.0 {
-            let snapshot = state.current_snapshot();
-            let snapshot: Applied<C> = decode::<C, E>(snapshot.as_ref().map(SnapshotDir::applied))?;
-            if snapshot.0.as_ref() < Some(last) {
-                state.build_snapshot()?;
-            }
+        let position = |snapshot: Option<SnapshotDir>| {
+            decode::<C, E>(snapshot.as_ref().map(SnapshotDir::applied))
+        };
+        if position(state.current_snapshot())?.0 < applied.0 {
+            state.build_snapshot()?;
         }
+        let durable = DurableIndex::default();
         // A snapshot whose installation a crash ended is ahead of the state; openraft installs it.
-        let snapshot = state.current_snapshot();
-        let snapshot: Applied<C> = decode::<C, E>(snapshot.as_ref().map(SnapshotDir::applied))?;
+        let snapshot = position(state.current_snapshot())?;
         if let Some(last) = snapshot.0.as_ref().max(applied.0.as_ref()) {
-            durable.set_opened(last.index(), E::encode(last)?);
+            durable.set_opened(last.index, E::encode(last)?);
         }
         Ok(StateMachine {
             state,
@@ -107,11 +119,6 @@ impl<C: RaftTypeConfig, A, E: Encoding> StateMachine<C, A, E> {
     }
 }
 
-/// Returns the default response, with which blank and membership entries are answered.
-fn no_answer<A: Application>() -> A::Response {
-    A::Response::default()
-}
-
 /// openraft's snapshot builder (`RaftSnapshotBuilder`) for a [`StateMachine`].
 pub struct SnapshotBuilder<E> {
     state: StateStore,
@@ -119,93 +126,92 @@ pub struct SnapshotBuilder<E> {
     encoding: PhantomData<fn() -> E>,
 }
 
-impl<C: RaftTypeConfig, E: Encoding> RaftSnapshotBuilder<C> for SnapshotBuilder<E> {
-    type SnapshotData = SnapshotDir;
-
-    async fn build_snapshot(&mut self) -> io::Result<SnapshotOf<C, SnapshotDir>> {
+impl<C, E> RaftSnapshotBuilder<C> for SnapshotBuilder<E>
+where
+    C: RaftTypeConfig<SnapshotData = SnapshotDir>,
+    E: Encoding,
+{
+    async fn build_snapshot(&mut self) -> Result<Snapshot<C>, StorageError<C::NodeId>> {
         let state = self.state.clone();
-        let built = AsyncRuntimeOf::<C>::spawn_blocking(move || state.build_snapshot()).await??;
-        let snapshot = built.ok_or_else(|| io::Error::other("nothing has been applied yet"))?;
-        let meta = meta::<C>(decode::<C, E>(Some(snapshot.applied()))?);
-        if let Some(last) = &meta.last_log_id {
-            self.durable.raise(last.index());
+        let built = tokio::task::spawn_blocking(move || state.build_snapshot()).await;
+        let built = built
+            .map_err(write_error::<C>)?
+            .map_err(write_error::<C>)?
+            .ok_or_else(|| io::Error::other("nothing has been applied yet"));
+        let built = built.and_then(describe::<C, E>);
+        let built = built.map_err(write_error::<C>)?;
+        if let Some(last) = &built.meta.last_log_id {
+            self.durable.raise(last.index);
         }
-        Ok(SnapshotOf::<C, SnapshotDir> { meta, snapshot })
+        Ok(built)
     }
 }
 
 impl<C, A, E> StateMachine<C, A, E>
 where
-    C: RaftTypeConfig<Payload = EntryPayloadOf<C>, Entry = DefaultEntryOf<C>>,
+    C: RaftTypeConfig<Entry = Entry<C>>,
+    C::R: Default,
     A: Application<Request = C::D, Response = C::R>,
     E: Encoding,
 {
-    /// Writes the batch with the applied position to the state, then sends clients the responses.
-    fn write(
-        &self,
-        batch: StateBatch,
-        answers: &mut Vec<(ApplyResponder<C>, C::R)>,
-    ) -> io::Result<()> {
-        self.state.write(batch, &E::encode(&self.applied)?)?;
-        for (responder, response) in answers.drain(..) {
-            responder.send(response);
+    /// Applies entries in order and writes them, with the applied position, in batches.
+    fn apply_all(&mut self, entries: impl Iterator<Item = Entry<C>>) -> io::Result<Vec<C::R>> {
+        let mut batch = self.state.batch();
+        let mut responses = Vec::new();
+        for Entry { log_id, payload } in entries {
+            if let Some(last) = &self.applied.0
+                && last.index >= log_id.index
+            {
+                return Err(io::Error::other(format!(
+                    "entry {log_id} is to be applied behind {last}"
+                )));
+            }
+            responses.push(match payload {
+                EntryPayload::Normal(request) => self.application.apply(&mut batch, &request)?,
+                EntryPayload::Membership(membership) => {
+                    self.applied.1 = StoredMembership::new(Some(log_id.clone()), membership);
+                    C::R::default()
+                }
+                EntryPayload::Blank => C::R::default(),
+            });
+            self.applied.0 = Some(log_id);
+            if batch.batch.batch().size_in_bytes() >= BATCH_BYTES {
+                let full = std::mem::replace(&mut batch, self.state.batch());
+                self.state.write(full, &E::encode(&self.applied)?)?;
+            }
         }
-        Ok(())
+        self.state.write(batch, &E::encode(&self.applied)?)?;
+        Ok(responses)
     }
 }
 
 impl<C, A, E> RaftStateMachine<C> for StateMachine<C, A, E>
 where
-    C: RaftTypeConfig<Payload = EntryPayloadOf<C>, Entry = DefaultEntryOf<C>>,
+    C: RaftTypeConfig<Entry = Entry<C>, SnapshotData = SnapshotDir>,
+    C::R: Default,
     A: Application<Request = C::D, Response = C::R>,
     E: Encoding,
 {
-    type SnapshotData = SnapshotDir;
     type SnapshotBuilder = SnapshotBuilder<E>;
 
-    async fn applied_state(&mut self) -> io::Result<Applied<C>> {
-        decode::<C, E>(self.state.applied()?.as_deref())
+    async fn applied_state(&mut self) -> Result<Applied<C>, StorageError<C::NodeId>> {
+        let applied = self.state.applied().map_err(read_error::<C>)?;
+        decode::<C, E>(applied.as_deref()).map_err(read_error::<C>)
     }
 
-    async fn apply<S>(&mut self, mut entries: S) -> io::Result<()>
+    async fn apply<I>(&mut self, entries: I) -> Result<Vec<C::R>, StorageError<C::NodeId>>
     where
-        S: Stream<Item = Result<EntryResponder<C>, io::Error>> + Unpin + OptionalSend,
+        I: IntoIterator<Item = Entry<C>> + OptionalSend,
+        I::IntoIter: OptionalSend,
     {
-        let mut batch = self.state.batch();
-        let mut answers = Vec::new();
-        while let Some(entry) = poll_fn(|context| Pin::new(&mut entries).poll_next(context)).await {
-            let (entry, responder) = entry?;
-            if let Some(last) = &self.applied.0
-                && last.index() >= entry.index()
-            {
-                return Err(io::Error::other(format!(
-                    "entry {} is to be applied behind {last}",
-                    entry.log_id()
-                )));
-            }
-            let response = match &entry.payload {
-                EntryPayload::Normal(request) => self.application.apply(&mut batch, request)?,
-                EntryPayload::Membership(membership) => {
-                    self.applied.1 =
-                        StoredMembership::new(Some(entry.log_id()), membership.clone());
-                    no_answer::<A>()
-                }
-                EntryPayload::Blank => no_answer::<A>(),
-            };
-            self.applied.0 = Some(entry.log_id());
-            answers.extend(responder.map(|responder| (responder, response)));
-            if batch.batch.batch().size_in_bytes() >= BATCH_BYTES {
-                let full = std::mem::replace(&mut batch, self.state.batch());
-                self.write(full, &mut answers)?;
-            }
-        }
-        self.write(batch, &mut answers)
+        self.apply_all(entries.into_iter())
+            .map_err(write_error::<C>)
     }
 
     async fn get_snapshot_builder(&mut self) -> SnapshotBuilder<E> {
         // Even an empty state names its end. If that fails, the builder says so.
         if self.applied.0.is_none() {
-            let _ = self.write(self.state.batch(), &mut Vec::new());
+            let _ = self.apply_all(std::iter::empty());
         }
         SnapshotBuilder {
             state: self.state.clone(),
@@ -214,27 +220,39 @@ where
         }
     }
 
+    /// Returns an empty directory for the files of a snapshot; it is removed with its last handle.
+    async fn begin_receiving_snapshot(
+        &mut self,
+    ) -> Result<Box<SnapshotDir>, StorageError<C::NodeId>> {
+        let snapshot = self.state.receive_snapshot().map_err(write_error::<C>)?;
+        Ok(Box::new(snapshot))
+    }
+
     async fn install_snapshot(
         &mut self,
-        meta: &SnapshotMetaOf<C>,
-        snapshot: SnapshotDir,
-    ) -> io::Result<()> {
+        meta: &SnapshotMeta<C::NodeId, C::Node>,
+        snapshot: Box<SnapshotDir>,
+    ) -> Result<(), StorageError<C::NodeId>> {
         let applied: Applied<C> = (meta.last_log_id.clone(), meta.last_membership.clone());
-        let (state, expected) = (self.state.clone(), E::encode(&applied)?);
+        let expected = E::encode(&applied).map_err(write_error::<C>)?;
+        let state = self.state.clone();
         let install = move || state.install_snapshot(&snapshot, &expected);
-        AsyncRuntimeOf::<C>::spawn_blocking(install).await??;
+        let installed = tokio::task::spawn_blocking(install).await;
+        installed
+            .map_err(write_error::<C>)?
+            .map_err(write_error::<C>)?;
         if let Some(last) = &applied.0 {
-            self.durable.raise(last.index());
+            self.durable.raise(last.index);
         }
         self.applied = applied;
         Ok(())
     }
 
-    async fn get_current_snapshot(&mut self) -> io::Result<Option<SnapshotOf<C, SnapshotDir>>> {
-        let Some(snapshot) = self.state.current_snapshot() else {
-            return Ok(None);
-        };
-        let meta = meta::<C>(decode::<C, E>(Some(snapshot.applied()))?);
-        Ok(Some(SnapshotOf::<C, SnapshotDir> { meta, snapshot }))
+    async fn get_current_snapshot(
+        &mut self,
+    ) -> Result<Option<Snapshot<C>>, StorageError<C::NodeId>> {
+        let snapshot = self.state.current_snapshot();
+        let snapshot = snapshot.map(describe::<C, E>).transpose();
+        snapshot.map_err(read_error::<C>)
     }
 }
