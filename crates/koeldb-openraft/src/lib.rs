@@ -7,6 +7,8 @@
 //! - [`SnapshotDir`] is a snapshot: a checkpoint of the state, sent and installed as files.
 //! - [`LogStore`] and [`StateMachine`] adapt them to openraft; an [`Application`] says what requests
 //!   do to the state.
+//! - [`grpc`](mod@grpc), with the feature of that name, is a node and its clients over gRPC with TLS, for
+//!   clusters with one group.
 //! - `v0_10`, with the feature `openraft-0-10`, has the adapters to a prerelease of openraft 0.10.
 //!
 //! The first three know nothing of openraft. Building and installing a snapshot run in a thread of
@@ -35,6 +37,8 @@
 mod application;
 mod durable;
 mod encoding;
+#[cfg(feature = "grpc")]
+pub mod grpc;
 mod key;
 mod log_store;
 mod logs;

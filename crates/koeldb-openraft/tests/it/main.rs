@@ -1,8 +1,14 @@
 //! The stores under openraft's own suite, under crashes, and in clusters.
 #![expect(clippy::unwrap_used, reason = "what fails in a test fails the test")]
 
+#[cfg(feature = "grpc")]
+mod authority;
 //CLUSTER mod cluster;
+#[cfg(feature = "grpc")]
+mod grpc;
 mod logs;
+#[cfg(feature = "grpc")]
+mod processes;
 mod state;
 mod suite;
 mod support;
