@@ -35,10 +35,14 @@
 mod application;
 mod durable;
 mod encoding;
+mod entry_log;
 mod key;
 mod log_store;
 mod logs;
+mod release;
+mod replica;
 mod snapshot;
+mod stable;
 mod state;
 mod state_machine;
 mod syncer;

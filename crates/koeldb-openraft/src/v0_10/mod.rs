@@ -9,6 +9,7 @@
 //! different requests.
 
 mod log_store;
+mod prerelease;
 mod state_machine;
 
 pub use log_store::LogStore;

@@ -1,7 +1,7 @@
 //! The stores under openraft's own suite, under crashes, and in clusters.
 #![expect(clippy::unwrap_used, reason = "what fails in a test fails the test")]
 
-//CLUSTER mod cluster;
+mod cluster;
 mod logs;
 mod state;
 mod suite;

@@ -18,9 +18,8 @@ use tokio::time::Instant;
 
 use koeldb::fs::SurvivalPolicy;
 use koeldb_testkit::floors::Floors;
-use openraft::async_runtime::WatchReceiver;
-use openraft::impls::BasicNode;
-use openraft::{ReadPolicy, ServerState};
+use openraft::error::{ClientWriteError, RaftError};
+use openraft::{BasicNode, ServerState};
 
 use linear::{Action, Call, is_linearizable};
 use runtime::{below, chance, pause, simulate};
@@ -45,7 +44,7 @@ async fn client(world: World, history: History, number: u64, start: Instant, sec
         // Most calls go to the leader.
         let leader = world.process(id).and_then(|process| {
             let metrics = process.raft.metrics();
-            metrics.borrow_watched().current_leader
+            metrics.borrow().current_leader
         });
         let id = leader.filter(|_| chance(90)).unwrap_or(id);
         let Some(process) = world.process(id) else {
@@ -57,11 +56,7 @@ async fn client(world: World, history: History, number: u64, start: Instant, sec
         let limit = Duration::from_millis(300 + below(1_000));
         if chance(40) {
             let found = async {
-                process
-                    .raft
-                    .ensure_linearizable(ReadPolicy::ReadIndex)
-                    .await
-                    .ok()?;
+                process.raft.ensure_linearizable().await.ok()?;
                 read(&process.state, key).ok()
             };
             let found = tokio::time::timeout(limit, found).await;
@@ -80,7 +75,7 @@ async fn client(world: World, history: History, number: u64, start: Instant, sec
         let answer: Option<Answer> = match tokio::time::timeout(limit, written).await {
             Ok(Ok(written)) if world.process(id).is_some() => Some(written.data),
             // Not proposed: its outcome is known.
-            Ok(Err(error)) if error.forward_to_leader().is_some() && is_refusal(&error) => continue,
+            Ok(Err(error)) if is_refusal(&error) => continue,
             _ => None,
         };
         let action = match request {
@@ -94,11 +89,7 @@ async fn client(world: World, history: History, number: u64, start: Instant, sec
     }
 }
 
-type WriteError =
-    openraft::errors::RaftError<world::Types, openraft::errors::ClientWriteError<world::Types>>;
-
-fn is_refusal(error: &WriteError) -> bool {
-    use openraft::errors::{ClientWriteError, RaftError};
+fn is_refusal(error: &RaftError<u64, ClientWriteError<u64, BasicNode>>) -> bool {
     matches!(
         error,
         RaftError::APIError(ClientWriteError::ForwardToLeader(_))
@@ -133,15 +124,15 @@ fn check(world: &World, leaders: &mut BTreeMap<u64, u64>, counts: &mut Counts) {
             continue;
         };
         let metrics = process.raft.metrics();
-        let metrics = metrics.borrow_watched();
+        let metrics = metrics.borrow();
         if metrics.state == ServerState::Leader {
             let leader = *leaders.entry(metrics.current_term).or_insert(id);
             assert_eq!(leader, id, "two leaders in term {}", metrics.current_term);
         }
         counts.leaders = leaders.len() as u64;
-        let purged = metrics.purged.map(|id| id.index());
-        let snapshot = metrics.snapshot.map(|id| id.index());
-        let applied = metrics.last_applied.map(|id| id.index());
+        let purged = metrics.purged.map(|id| id.index);
+        let snapshot = metrics.snapshot.map(|id| id.index);
+        let applied = metrics.last_applied.map(|id| id.index);
         assert!(
             purged <= snapshot,
             "machine {id}: purged {purged:?}, snapshot {snapshot:?}"
@@ -197,7 +188,7 @@ async fn disturb(world: &World, counts: &mut Counts) {
 /// A process that takes itself for the leader.
 fn leader(world: &World) -> Option<Process> {
     let mut running = (1..=MACHINES).filter_map(|id| world.process(id));
-    running.find(|process| process.raft.is_leader())
+    running.find(|process| process.raft.metrics().borrow().state == ServerState::Leader)
 }
 
 /// Lets the leader add learners, and choose voters.
@@ -282,7 +273,7 @@ async fn run(seconds: u64) -> Counts {
             continue;
         };
         let begun = now(start);
-        let ready = leader.raft.ensure_linearizable(ReadPolicy::ReadIndex);
+        let ready = leader.raft.ensure_linearizable();
         if let Ok(Ok(_)) = tokio::time::timeout(Duration::from_secs(1), ready).await {
             for key in 0..KEYS {
                 let found = read(&leader.state, key).unwrap();
