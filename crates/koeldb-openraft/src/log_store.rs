@@ -106,8 +106,17 @@ impl<C: RaftTypeConfig, E: Encoding> RaftLogStorage<C> for LogStore<C, E> {
         saved.map_err(write_error(ErrorSubject::Vote))
     }
 
+    /// Returns the saved vote as one that no quorum has granted.
+    ///
+    /// openraft would let a leader that restarts go on in its term, and answer linearizable reads from
+    /// the position that it finds committed. That is an old one: the committed position is saved
+    /// without a sync. So a started node waits for a leader or an election.
     async fn read_vote(&mut self) -> Result<Option<Vote<C::NodeId>>, StorageError<C::NodeId>> {
-        self.log.vote().map_err(read_error(ErrorSubject::Vote))
+        let vote = self.log.vote().map_err(read_error(ErrorSubject::Vote))?;
+        Ok(vote.map(|vote: Vote<C::NodeId>| Vote {
+            committed: false,
+            ..vote
+        }))
     }
 
     async fn save_committed(

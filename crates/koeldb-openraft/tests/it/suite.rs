@@ -327,6 +327,13 @@ async fn a_log_that_contradicts_the_state_gives_way_to_it() {
 }
 
 #[tokio::test]
+async fn a_vote_is_read_as_not_granted() {
+    let mut log = open(&Disk::new());
+    log.save_vote(&Vote::new_committed(3, 1)).await.unwrap();
+    assert_eq!(log.read_vote().await.unwrap(), Some(Vote::new(3, 1)));
+}
+
+#[tokio::test]
 async fn a_truncation_survives_a_power_cut() {
     let disk = Disk::new();
     let mut log = open(&disk);

