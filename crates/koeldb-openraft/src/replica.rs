@@ -89,23 +89,31 @@ impl<R: Release, E: Encoding> Store<R, E> {
 }
 
 impl<R: Release, A, E: Encoding> Replica<R, A, E> {
-    /// Starts the application on a state just opened; builds a snapshot if the newest one is behind.
+    /// Starts the application on a state just opened, and brings it and its snapshot together.
     ///
-    /// A flush may have made entries durable that the log of this node has lost; openraft then purges
-    /// the log up to the applied position, which it expects a snapshot to have.
+    /// If the newest snapshot is behind, this builds one: a flush may have made entries durable that
+    /// the log of this node has lost; openraft then purges the log up to the applied position, which
+    /// it expects a snapshot to have. If it is ahead, a crash ended its installation; this repeats it.
     pub(crate) fn new(state: StateStore, application: A) -> io::Result<Self> {
         let store: Store<R, E> = Store {
             state,
             durable: DurableIndex::default(),
             types: PhantomData,
         };
-        let applied = store.applied()?;
-        let snapshot = || Ok::<_, io::Error>(store.snapshot()?.and_then(|((last, _), _)| last));
-        if snapshot()? < applied.0 {
-            store.state.build_snapshot()?;
+        let mut applied = store.applied()?;
+        match store.snapshot()? {
+            Some((position, snapshot)) if position.0 > applied.0 => {
+                let expected = snapshot.applied().to_vec();
+                store.state.install_snapshot(&snapshot, &expected)?;
+                applied = position;
+            }
+            Some((position, _)) if position.0 == applied.0 => {}
+            _ if applied.0.is_none() => {}
+            _ => {
+                store.state.build_snapshot()?;
+            }
         }
-        // A snapshot whose installation a crash ended is ahead of the state; openraft installs it.
-        if let Some(last) = snapshot()?.as_ref().max(applied.0.as_ref()) {
+        if let Some(last) = &applied.0 {
             store.durable.set_opened(R::index(last), E::encode(last)?);
         }
         Ok(Replica {

@@ -35,14 +35,15 @@ impl<C: RaftTypeConfig, A> StateMachine<C, A> {
 }
 
 impl<C: RaftTypeConfig, A, E: Encoding> StateMachine<C, A, E> {
-    /// Creates the state machine with encoding `E`; builds a snapshot if the newest one is behind.
+    /// Creates the state machine with encoding `E`, and brings the state and its snapshot together.
     ///
-    /// If the state is ahead of its newest snapshot, this builds one. A flush may have made entries
+    /// If the newest snapshot is behind the state, this builds one: a flush may have made entries
     /// durable that the log of this node has lost; openraft then purges the log up to the applied
-    /// position, which it expects a snapshot to have.
+    /// position, which it expects a snapshot to have. If the snapshot is ahead, a crash ended its
+    /// installation, and this repeats it.
     ///
     /// # Errors
-    /// If the applied position cannot be read, or the snapshot cannot be built.
+    /// If the applied position cannot be read, or the snapshot cannot be built or installed.
     pub fn with_encoding(state: StateStore, application: A) -> io::Result<Self> {
         Ok(StateMachine {
             replica: Replica::new(state, application)?,

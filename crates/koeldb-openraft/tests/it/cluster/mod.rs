@@ -284,7 +284,13 @@ async fn run(seconds: u64) -> Counts {
             }
         }
     }
-    assert!(finals > 0, "the cluster does not recover");
+    let metrics = |id| {
+        world
+            .process(id)
+            .map(|process| process.raft.metrics().borrow().clone())
+    };
+    let states: Vec<_> = (1..=MACHINES).filter_map(metrics).collect();
+    assert!(finals > 0, "the cluster does not recover: {states:#?}");
 
     let history = history.lock().unwrap();
     for (key, calls) in &*history {
@@ -328,7 +334,7 @@ fn clusters_are_linearizable_through_power_cuts() {
     let count = match (asked("KOELDB_N"), from) {
         (Some(count), _) => count,
         (None, Some(_)) => 1,
-        (None, None) => Floors::chosen().of(3, 400, 5_000),
+        (None, None) => Floors::chosen().of(3, 400, 1_000),
     };
     let from = from.unwrap_or(0);
     let next = AtomicU64::new(from);

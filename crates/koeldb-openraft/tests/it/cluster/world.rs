@@ -398,6 +398,8 @@ impl Way {
             number,
         } = &self.network;
         let exchange = async {
+            // openraft repeats at once what has failed, so failures take time.
+            pause(1).await;
             let receiver = world.carry((*from, *number), self.to).await;
             let receiver = receiver.ok_or(Failed::Lost)?;
             let answer = call(receiver.clone()).await.map_err(Failed::Refused)?;
@@ -466,9 +468,9 @@ impl RaftNetwork<Types> for Way {
         _cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
         option: RPCOption,
     ) -> Result<SnapshotResponse<u64>, StreamingError<Types, Fatal<u64>>> {
-        let sender = self.network.world.process(self.network.from);
-        let sender = sender.ok_or_else(lost)?;
+        let Network { world, from, .. } = &self.network;
         let call = async |receiver: Process| {
+            let sender = world.process(*from).ok_or(Fatal::Stopped)?;
             let received = receiver.raft.begin_receiving_snapshot().await;
             let received = received.map_err(|_| Fatal::Stopped)?;
             let sent = send(&sender, &snapshot.snapshot, &receiver, &received).await;
