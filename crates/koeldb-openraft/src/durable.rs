@@ -12,8 +12,7 @@ use std::sync::{Arc, OnceLock};
 pub struct DurableIndex {
     /// The number of durable entries: one more than the index of the last one.
     count: Arc<AtomicU64>,
-    /// The position of the state, or of its newest snapshot if that is ahead, when they were opened:
-    /// the index and the encoded id of the last entry.
+    /// The position of the state when it was opened: the index and the encoded id of the last entry.
     opened: Arc<OnceLock<(u64, Vec<u8>)>>,
 }
 

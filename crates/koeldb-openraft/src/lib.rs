@@ -37,12 +37,16 @@
 mod application;
 mod durable;
 mod encoding;
+mod entry_log;
 #[cfg(feature = "grpc")]
 pub mod grpc;
 mod key;
 mod log_store;
 mod logs;
+mod release;
+mod replica;
 mod snapshot;
+mod stable;
 mod state;
 mod state_machine;
 mod syncer;

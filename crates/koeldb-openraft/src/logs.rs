@@ -16,9 +16,6 @@ use crate::syncer::RunningSyncer;
 /// The column family of votes and log positions; small, so its flushes are cheap.
 const META_FAMILY: &str = "meta";
 
-/// The byte limit of the entries that one read for replication returns.
-pub(crate) const READ_BYTES: usize = 1 << 20;
-
 /// The Raft logs of all groups of a node, in one database; clones are handles to it.
 ///
 /// Entries, votes and positions are bytes here. A thread syncs the write-ahead log whenever

@@ -28,9 +28,6 @@ use crate::snapshot::{SnapshotDir, discard};
 /// The reserved key of the applied position. Writes of applications to it have no effect.
 pub const APPLIED_KEY: &[u8] = b"\0koeldb.raft.applied";
 
-/// The size in bytes at which a batch of applied entries is written to the state.
-pub(crate) const BATCH_BYTES: usize = 1 << 20;
-
 /// The file with the name of the current state's directory, like `CURRENT` of a database.
 const POINTER: &str = "STATE";
 
@@ -47,6 +44,7 @@ struct Shared {
     options: Options,
     fs: Arc<dyn FileSystem>,
     directory: PathBuf,
+    has_threads: bool,
     current: Mutex<Current>,
 }
 
@@ -75,6 +73,29 @@ impl StateStore {
     /// `STATE` is missing or names no directory, beside states that it could name; errors of
     /// [`Db::open`].
     pub fn open(env: &Env, options: &Options, directory: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(env, options, directory.as_ref(), true)
+    }
+
+    /// Opens the state for a simulation: state machines build and install snapshots in the calling
+    /// thread.
+    ///
+    /// # Errors
+    /// See [`StateStore::open`].
+    pub fn open_without_threads(
+        env: &Env,
+        options: &Options,
+        directory: impl AsRef<Path>,
+    ) -> Result<Self> {
+        Self::open_with(env, options, directory.as_ref(), false)
+    }
+
+    /// Opens the state store; with `has_threads`, state machines leave long work to other threads.
+    fn open_with(
+        env: &Env,
+        options: &Options,
+        directory: &Path,
+        has_threads: bool,
+    ) -> Result<Self> {
         refuse_wal_dir(options)?;
         let lossy = match () {
             () if options.get_compaction_filter_factory().is_some() => "compaction_filter_factory",
@@ -87,7 +108,7 @@ impl StateStore {
             )));
         }
         let fs = Arc::clone(env.file_system());
-        let directory = fs.absolute(directory.as_ref())?;
+        let directory = fs.absolute(directory)?;
         let mut options = options.clone();
         options.set_env(env).create_if_missing(false);
         create_dir_durably(&*fs, &directory.join("snapshots"))?;
@@ -122,9 +143,15 @@ impl StateStore {
                 options,
                 fs,
                 directory,
+                has_threads,
                 current,
             }),
         })
+    }
+
+    /// Returns whether state machines leave long work to other threads.
+    pub(crate) fn has_threads(&self) -> bool {
+        self.shared.has_threads
     }
 
     /// Locks the mutex of the open database and the newest snapshot.

@@ -1,8 +1,6 @@
-//! The adapter of [`StateStore`] to the state machine of openraft 0.9.
+//! The adapter of [`StateStore`] to openraft's state machine.
 
 use std::io;
-use std::marker::PhantomData;
-use std::sync::Arc;
 
 use openraft::storage::RaftStateMachine;
 use openraft::{
@@ -13,59 +11,15 @@ use openraft::{
 use crate::application::Application;
 use crate::durable::DurableIndex;
 use crate::encoding::{Encoding, Postcard};
+use crate::release::{Applied, Payload};
+use crate::replica::{Replica, Store};
 use crate::snapshot::SnapshotDir;
-use crate::state::{BATCH_BYTES, StateStore};
+use crate::stable::Stable;
+use crate::state::StateStore;
 
 /// A Raft group's state machine for openraft: an [`Application`] on a [`StateStore`].
 pub struct StateMachine<C: RaftTypeConfig, A, E = Postcard> {
-    state: StateStore,
-    application: Arc<A>,
-    durable: DurableIndex,
-    applied: Applied<C>,
-    encoding: PhantomData<fn() -> E>,
-}
-
-/// The applied position: the last entry and the last membership.
-type Applied<C> = (
-    Option<LogId<<C as RaftTypeConfig>::NodeId>>,
-    StoredMembership<<C as RaftTypeConfig>::NodeId, <C as RaftTypeConfig>::Node>,
-);
-
-/// Decodes the stored applied position; `None` gives that of a state without applied entries.
-fn decode<C: RaftTypeConfig, E: Encoding>(applied: Option<&[u8]>) -> io::Result<Applied<C>> {
-    match applied {
-        Some(applied) => Ok(E::decode(applied)?),
-        None => Ok((None, StoredMembership::default())),
-    }
-}
-
-/// Builds openraft's snapshot from a directory and the applied position in it, which names it.
-fn describe<C, E>(snapshot: SnapshotDir) -> io::Result<Snapshot<C>>
-where
-    C: RaftTypeConfig<SnapshotData = SnapshotDir>,
-    E: Encoding,
-{
-    let (last_log_id, last_membership) = decode::<C, E>(Some(snapshot.applied()))?;
-    let snapshot_id = last_log_id.as_ref().map(ToString::to_string);
-    let meta = SnapshotMeta {
-        last_log_id,
-        last_membership,
-        snapshot_id: snapshot_id.unwrap_or_default(),
-    };
-    Ok(Snapshot {
-        meta,
-        snapshot: Box::new(snapshot),
-    })
-}
-
-/// Returns openraft's error for a failed read of the state.
-fn read_error<C: RaftTypeConfig>(error: impl Into<io::Error>) -> StorageError<C::NodeId> {
-    StorageError::from_io_error(ErrorSubject::StateMachine, ErrorVerb::Read, error.into())
-}
-
-/// Returns openraft's error for a failed write of the state.
-fn write_error<C: RaftTypeConfig>(error: impl Into<io::Error>) -> StorageError<C::NodeId> {
-    StorageError::from_io_error(ErrorSubject::StateMachine, ErrorVerb::Write, error.into())
+    replica: Replica<Stable<C>, A, E>,
 }
 
 impl<C: RaftTypeConfig, A> StateMachine<C, A> {
@@ -81,106 +35,92 @@ impl<C: RaftTypeConfig, A> StateMachine<C, A> {
 }
 
 impl<C: RaftTypeConfig, A, E: Encoding> StateMachine<C, A, E> {
-    /// Creates the state machine with encoding `E`; builds a snapshot if the newest one is behind.
+    /// Creates the state machine with encoding `E`, and brings the state and its snapshot together.
     ///
-    /// If the state is ahead of its newest snapshot, this builds one. A flush may have made entries
+    /// If the newest snapshot is behind the state, this builds one: a flush may have made entries
     /// durable that the log of this node has lost; openraft then purges the log up to the applied
-    /// position, which it expects a snapshot to have.
+    /// position, which it expects a snapshot to have. If the snapshot is ahead, a crash ended its
+    /// installation, and this repeats it.
     ///
     /// # Errors
-    /// If the applied position cannot be read, or the snapshot cannot be built.
+    /// If the applied position cannot be read, or the snapshot cannot be built or installed.
     pub fn with_encoding(state: StateStore, application: A) -> io::Result<Self> {
-        let applied: Applied<C> = decode::<C, E>(state.applied()?.as_deref())?;
-        let position = |snapshot: Option<SnapshotDir>| {
-            decode::<C, E>(snapshot.as_ref().map(SnapshotDir::applied))
-        };
-        if position(state.current_snapshot())?.0 < applied.0 {
-            state.build_snapshot()?;
-        }
-        let durable = DurableIndex::default();
-        // A snapshot whose installation a crash ended is ahead of the state; openraft installs it.
-        let snapshot = position(state.current_snapshot())?;
-        if let Some(last) = snapshot.0.as_ref().max(applied.0.as_ref()) {
-            durable.set_opened(last.index, E::encode(last)?);
-        }
         Ok(StateMachine {
-            state,
-            application: Arc::new(application),
-            durable,
-            applied,
-            encoding: PhantomData,
+            replica: Replica::new(state, application)?,
         })
     }
 
     /// Returns the shared index up to which the state is durable, for the group's log store.
     #[must_use]
     pub fn durable_index(&self) -> DurableIndex {
-        self.durable.clone()
+        self.replica.durable_index()
     }
 }
 
-/// openraft's snapshot builder (`RaftSnapshotBuilder`) for a [`StateMachine`].
-pub struct SnapshotBuilder<E> {
-    state: StateStore,
-    durable: DurableIndex,
-    encoding: PhantomData<fn() -> E>,
+/// Builds openraft's snapshot from a directory and its position, which names it.
+fn describe<C: RaftTypeConfig<SnapshotData = SnapshotDir>>(
+    ((last_log_id, last_membership), snapshot): (Applied<Stable<C>>, SnapshotDir),
+) -> Snapshot<C> {
+    let snapshot_id = last_log_id.as_ref().map(ToString::to_string);
+    let meta = SnapshotMeta {
+        last_log_id,
+        last_membership,
+        snapshot_id: snapshot_id.unwrap_or_default(),
+    };
+    Snapshot {
+        meta,
+        snapshot: Box::new(snapshot),
+    }
 }
 
-impl<C, E> RaftSnapshotBuilder<C> for SnapshotBuilder<E>
+/// Returns openraft's error for a failed read of the state.
+fn read_error<N: openraft::NodeId>(error: io::Error) -> StorageError<N> {
+    StorageError::from_io_error(ErrorSubject::StateMachine, ErrorVerb::Read, error)
+}
+
+/// Returns openraft's error for a failed write of the state.
+fn write_error<N: openraft::NodeId>(error: io::Error) -> StorageError<N> {
+    StorageError::from_io_error(ErrorSubject::StateMachine, ErrorVerb::Write, error)
+}
+
+/// openraft's snapshot builder (`RaftSnapshotBuilder`) for a [`StateMachine`].
+pub struct SnapshotBuilder<C: RaftTypeConfig, E = Postcard> {
+    store: Store<Stable<C>, E>,
+}
+
+impl<C, E> RaftSnapshotBuilder<C> for SnapshotBuilder<C, E>
 where
     C: RaftTypeConfig<SnapshotData = SnapshotDir>,
     E: Encoding,
 {
     async fn build_snapshot(&mut self) -> Result<Snapshot<C>, StorageError<C::NodeId>> {
-        let state = self.state.clone();
-        let built = tokio::task::spawn_blocking(move || state.build_snapshot()).await;
-        let built = built
-            .map_err(write_error::<C>)?
-            .map_err(write_error::<C>)?
-            .ok_or_else(|| io::Error::other("nothing has been applied yet"));
-        let built = built.and_then(describe::<C, E>);
-        let built = built.map_err(write_error::<C>)?;
-        if let Some(last) = &built.meta.last_log_id {
-            self.durable.raise(last.index);
-        }
-        Ok(built)
+        let built = self.store.build_snapshot().await;
+        built.map(describe).map_err(write_error)
     }
 }
 
 impl<C, A, E> StateMachine<C, A, E>
 where
     C: RaftTypeConfig<Entry = Entry<C>>,
-    C::R: Default,
     A: Application<Request = C::D, Response = C::R>,
     E: Encoding,
 {
-    /// Applies entries in order and writes them, with the applied position, in batches.
+    /// Applies entries in order.
     fn apply_all(&mut self, entries: impl Iterator<Item = Entry<C>>) -> io::Result<Vec<C::R>> {
-        let mut batch = self.state.batch();
+        let mut batch = self.replica.batch();
         let mut responses = Vec::new();
         for Entry { log_id, payload } in entries {
-            if let Some(last) = &self.applied.0
-                && last.index >= log_id.index
-            {
-                return Err(io::Error::other(format!(
-                    "entry {log_id} is to be applied behind {last}"
-                )));
-            }
-            responses.push(match payload {
-                EntryPayload::Normal(request) => self.application.apply(&mut batch, &request)?,
+            let payload = match payload {
+                EntryPayload::Normal(request) => Payload::Request(request),
                 EntryPayload::Membership(membership) => {
-                    self.applied.1 = StoredMembership::new(Some(log_id.clone()), membership);
-                    C::R::default()
+                    Payload::Membership(StoredMembership::new(Some(log_id.clone()), membership))
                 }
-                EntryPayload::Blank => C::R::default(),
-            });
-            self.applied.0 = Some(log_id);
-            if batch.batch.batch().size_in_bytes() >= BATCH_BYTES {
-                let full = std::mem::replace(&mut batch, self.state.batch());
-                self.state.write(full, &E::encode(&self.applied)?)?;
-            }
+                EntryPayload::Blank => Payload::Blank,
+            };
+            responses.push(batch.apply(log_id, &payload)?);
+            batch.write_if_full()?;
         }
-        self.state.write(batch, &E::encode(&self.applied)?)?;
+        batch.write()?;
         Ok(responses)
     }
 }
@@ -188,15 +128,21 @@ where
 impl<C, A, E> RaftStateMachine<C> for StateMachine<C, A, E>
 where
     C: RaftTypeConfig<Entry = Entry<C>, SnapshotData = SnapshotDir>,
-    C::R: Default,
     A: Application<Request = C::D, Response = C::R>,
     E: Encoding,
 {
-    type SnapshotBuilder = SnapshotBuilder<E>;
+    type SnapshotBuilder = SnapshotBuilder<C, E>;
 
-    async fn applied_state(&mut self) -> Result<Applied<C>, StorageError<C::NodeId>> {
-        let applied = self.state.applied().map_err(read_error::<C>)?;
-        decode::<C, E>(applied.as_deref()).map_err(read_error::<C>)
+    async fn applied_state(
+        &mut self,
+    ) -> Result<
+        (
+            Option<LogId<C::NodeId>>,
+            StoredMembership<C::NodeId, C::Node>,
+        ),
+        StorageError<C::NodeId>,
+    > {
+        self.replica.store().applied().map_err(read_error)
     }
 
     async fn apply<I>(&mut self, entries: I) -> Result<Vec<C::R>, StorageError<C::NodeId>>
@@ -204,19 +150,12 @@ where
         I: IntoIterator<Item = Entry<C>> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        self.apply_all(entries.into_iter())
-            .map_err(write_error::<C>)
+        self.apply_all(entries.into_iter()).map_err(write_error)
     }
 
-    async fn get_snapshot_builder(&mut self) -> SnapshotBuilder<E> {
-        // Even an empty state names its end. If that fails, the builder says so.
-        if self.applied.0.is_none() {
-            let _ = self.apply_all(std::iter::empty());
-        }
+    async fn get_snapshot_builder(&mut self) -> SnapshotBuilder<C, E> {
         SnapshotBuilder {
-            state: self.state.clone(),
-            durable: self.durable.clone(),
-            encoding: PhantomData,
+            store: self.replica.builder(),
         }
     }
 
@@ -224,8 +163,8 @@ where
     async fn begin_receiving_snapshot(
         &mut self,
     ) -> Result<Box<SnapshotDir>, StorageError<C::NodeId>> {
-        let snapshot = self.state.receive_snapshot().map_err(write_error::<C>)?;
-        Ok(Box::new(snapshot))
+        let received = self.replica.receive_snapshot();
+        received.map(Box::new).map_err(write_error)
     }
 
     async fn install_snapshot(
@@ -233,26 +172,15 @@ where
         meta: &SnapshotMeta<C::NodeId, C::Node>,
         snapshot: Box<SnapshotDir>,
     ) -> Result<(), StorageError<C::NodeId>> {
-        let applied: Applied<C> = (meta.last_log_id.clone(), meta.last_membership.clone());
-        let expected = E::encode(&applied).map_err(write_error::<C>)?;
-        let state = self.state.clone();
-        let install = move || state.install_snapshot(&snapshot, &expected);
-        let installed = tokio::task::spawn_blocking(install).await;
-        installed
-            .map_err(write_error::<C>)?
-            .map_err(write_error::<C>)?;
-        if let Some(last) = &applied.0 {
-            self.durable.raise(last.index);
-        }
-        self.applied = applied;
-        Ok(())
+        let applied = (meta.last_log_id.clone(), meta.last_membership.clone());
+        let installed = self.replica.install_snapshot(applied, *snapshot).await;
+        installed.map_err(write_error)
     }
 
     async fn get_current_snapshot(
         &mut self,
     ) -> Result<Option<Snapshot<C>>, StorageError<C::NodeId>> {
-        let snapshot = self.state.current_snapshot();
-        let snapshot = snapshot.map(describe::<C, E>).transpose();
-        snapshot.map_err(read_error::<C>)
+        let snapshot = self.replica.store().snapshot().map_err(read_error)?;
+        Ok(snapshot.map(describe))
     }
 }

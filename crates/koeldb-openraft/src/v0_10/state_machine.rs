@@ -1,61 +1,35 @@
-//! The adapter of [`StateStore`] to openraft's state machine.
+//! The adapter of [`StateStore`] to the state machine of openraft 0.10.
 
 use std::future::poll_fn;
 use std::io;
-use std::marker::PhantomData;
 use std::pin::Pin;
-use std::sync::Arc;
 
 use futures_core::Stream;
 use openraft_0_10::alias::{
-    AsyncRuntimeOf, DefaultEntryOf, EntryPayloadOf, LogIdOf, SnapshotMetaOf, SnapshotOf,
-    StoredMembershipOf,
+    DefaultEntryOf, EntryPayloadOf, LogIdOf, SnapshotMetaOf, SnapshotOf, StoredMembershipOf,
 };
-use openraft_0_10::async_runtime::AsyncRuntime;
 use openraft_0_10::entry::RaftEntry;
 use openraft_0_10::storage::{ApplyResponder, EntryResponder, RaftStateMachine, SnapshotMeta};
 use openraft_0_10::{
     EntryPayload, OptionalSend, RaftSnapshotBuilder, RaftTypeConfig, StoredMembership,
 };
 
-use crate::application::{Application, StateBatch};
+use super::prerelease::Prerelease;
+use crate::application::Application;
 use crate::durable::DurableIndex;
 use crate::encoding::{Encoding, Postcard};
+use crate::release::{Applied, Payload};
+use crate::replica::{Replica, Store};
 use crate::snapshot::SnapshotDir;
-use crate::state::{BATCH_BYTES, StateStore};
+use crate::state::StateStore;
 
 /// A Raft group's state machine for openraft: an [`Application`] on a [`StateStore`].
 pub struct StateMachine<C: RaftTypeConfig, A, E = Postcard> {
-    state: StateStore,
-    application: Arc<A>,
-    durable: DurableIndex,
-    applied: Applied<C>,
-    encoding: PhantomData<fn() -> E>,
-}
-
-/// The applied position: the last entry and the last membership.
-type Applied<C> = (Option<LogIdOf<C>>, StoredMembershipOf<C>);
-
-/// Decodes the stored applied position; `None` gives that of a state without applied entries.
-fn decode<C: RaftTypeConfig, E: Encoding>(applied: Option<&[u8]>) -> io::Result<Applied<C>> {
-    match applied {
-        Some(applied) => Ok(E::decode(applied)?),
-        None => Ok((None, StoredMembership::default())),
-    }
-}
-
-/// Builds openraft's snapshot metadata from the applied position of the snapshot.
-fn meta<C: RaftTypeConfig>((last_log_id, last_membership): Applied<C>) -> SnapshotMetaOf<C> {
-    SnapshotMeta {
-        last_log_id,
-        last_membership,
-    }
+    replica: Replica<Prerelease<C>, A, E>,
 }
 
 impl<C: RaftTypeConfig, A> StateMachine<C, A> {
     /// Creates the state machine over a state just opened, with [`Postcard`] encoding.
-    ///
-    /// See [`StateMachine::with_encoding`].
     ///
     /// # Errors
     /// If the applied position cannot be read, or a snapshot that is needed cannot be built.
@@ -65,91 +39,44 @@ impl<C: RaftTypeConfig, A> StateMachine<C, A> {
 }
 
 impl<C: RaftTypeConfig, A, E: Encoding> StateMachine<C, A, E> {
-    /// Creates the state machine with encoding `E`; builds a snapshot if the newest one is behind.
-    ///
-    /// If the state is ahead of its newest snapshot, this builds one. A flush may have made entries
-    /// durable that the log of this node has lost; openraft then purges the log up to the applied
-    /// position, which it expects a snapshot to have.
+    /// Creates the state machine with encoding `E`; see [`crate::StateMachine::with_encoding`].
     ///
     /// # Errors
-    /// If the applied position cannot be read, or the snapshot cannot be built.
+    /// If the applied position cannot be read, or a snapshot that is needed cannot be built.
     pub fn with_encoding(state: StateStore, application: A) -> io::Result<Self> {
-        let applied: Applied<C> = decode::<C, E>(state.applied()?.as_deref())?;
-        let durable = DurableIndex::default();
-        // What was just opened came from tables: the state has no other log than Raft's.
-        if let Some(last) = &applied.0 {
-            let snapshot = state.current_snapshot();
-            let snapshot: Applied<C> = decode::<C, E>(snapshot.as_ref().map(SnapshotDir::applied))?;
-            if snapshot.0.as_ref() < Some(last) {
-                state.build_snapshot()?;
-            }
-        }
-        // A snapshot whose installation a crash ended is ahead of the state; openraft installs it.
-        let snapshot = state.current_snapshot();
-        let snapshot: Applied<C> = decode::<C, E>(snapshot.as_ref().map(SnapshotDir::applied))?;
-        if let Some(last) = snapshot.0.as_ref().max(applied.0.as_ref()) {
-            durable.set_opened(last.index(), E::encode(last)?);
-        }
         Ok(StateMachine {
-            state,
-            application: Arc::new(application),
-            durable,
-            applied,
-            encoding: PhantomData,
+            replica: Replica::new(state, application)?,
         })
     }
 
     /// Returns the shared index up to which the state is durable, for the group's log store.
     #[must_use]
     pub fn durable_index(&self) -> DurableIndex {
-        self.durable.clone()
+        self.replica.durable_index()
     }
 }
 
-/// Returns the default response, with which blank and membership entries are answered.
-fn no_answer<A: Application>() -> A::Response {
-    A::Response::default()
+/// Builds openraft's snapshot from a directory and its position.
+fn describe<C: RaftTypeConfig>(
+    ((last_log_id, last_membership), snapshot): (Applied<Prerelease<C>>, SnapshotDir),
+) -> SnapshotOf<C, SnapshotDir> {
+    let meta = SnapshotMeta {
+        last_log_id,
+        last_membership,
+    };
+    SnapshotOf::<C, SnapshotDir> { meta, snapshot }
 }
 
 /// openraft's snapshot builder (`RaftSnapshotBuilder`) for a [`StateMachine`].
-pub struct SnapshotBuilder<E> {
-    state: StateStore,
-    durable: DurableIndex,
-    encoding: PhantomData<fn() -> E>,
+pub struct SnapshotBuilder<C: RaftTypeConfig, E = Postcard> {
+    store: Store<Prerelease<C>, E>,
 }
 
-impl<C: RaftTypeConfig, E: Encoding> RaftSnapshotBuilder<C> for SnapshotBuilder<E> {
+impl<C: RaftTypeConfig, E: Encoding> RaftSnapshotBuilder<C> for SnapshotBuilder<C, E> {
     type SnapshotData = SnapshotDir;
 
     async fn build_snapshot(&mut self) -> io::Result<SnapshotOf<C, SnapshotDir>> {
-        let state = self.state.clone();
-        let built = AsyncRuntimeOf::<C>::spawn_blocking(move || state.build_snapshot()).await??;
-        let snapshot = built.ok_or_else(|| io::Error::other("nothing has been applied yet"))?;
-        let meta = meta::<C>(decode::<C, E>(Some(snapshot.applied()))?);
-        if let Some(last) = &meta.last_log_id {
-            self.durable.raise(last.index());
-        }
-        Ok(SnapshotOf::<C, SnapshotDir> { meta, snapshot })
-    }
-}
-
-impl<C, A, E> StateMachine<C, A, E>
-where
-    C: RaftTypeConfig<Payload = EntryPayloadOf<C>, Entry = DefaultEntryOf<C>>,
-    A: Application<Request = C::D, Response = C::R>,
-    E: Encoding,
-{
-    /// Writes the batch with the applied position to the state, then sends clients the responses.
-    fn write(
-        &self,
-        batch: StateBatch,
-        answers: &mut Vec<(ApplyResponder<C>, C::R)>,
-    ) -> io::Result<()> {
-        self.state.write(batch, &E::encode(&self.applied)?)?;
-        for (responder, response) in answers.drain(..) {
-            responder.send(response);
-        }
-        Ok(())
+        Ok(describe::<C>(self.store.build_snapshot().await?))
     }
 }
 
@@ -160,56 +87,47 @@ where
     E: Encoding,
 {
     type SnapshotData = SnapshotDir;
-    type SnapshotBuilder = SnapshotBuilder<E>;
+    type SnapshotBuilder = SnapshotBuilder<C, E>;
 
-    async fn applied_state(&mut self) -> io::Result<Applied<C>> {
-        decode::<C, E>(self.state.applied()?.as_deref())
+    async fn applied_state(&mut self) -> io::Result<(Option<LogIdOf<C>>, StoredMembershipOf<C>)> {
+        self.replica.store().applied()
     }
 
     async fn apply<S>(&mut self, mut entries: S) -> io::Result<()>
     where
         S: Stream<Item = Result<EntryResponder<C>, io::Error>> + Unpin + OptionalSend,
     {
-        let mut batch = self.state.batch();
-        let mut answers = Vec::new();
+        let mut batch = self.replica.batch();
+        let mut answers: Vec<(ApplyResponder<C>, C::R)> = Vec::new();
+        let answer = |answers: &mut Vec<(ApplyResponder<C>, C::R)>| {
+            for (responder, response) in answers.drain(..) {
+                responder.send(response);
+            }
+        };
         while let Some(entry) = poll_fn(|context| Pin::new(&mut entries).poll_next(context)).await {
             let (entry, responder) = entry?;
-            if let Some(last) = &self.applied.0
-                && last.index() >= entry.index()
-            {
-                return Err(io::Error::other(format!(
-                    "entry {} is to be applied behind {last}",
-                    entry.log_id()
-                )));
-            }
-            let response = match &entry.payload {
-                EntryPayload::Normal(request) => self.application.apply(&mut batch, request)?,
+            let id = entry.log_id();
+            let payload = match entry.payload {
+                EntryPayload::Normal(request) => Payload::Request(request),
                 EntryPayload::Membership(membership) => {
-                    self.applied.1 =
-                        StoredMembership::new(Some(entry.log_id()), membership.clone());
-                    no_answer::<A>()
+                    Payload::Membership(StoredMembership::new(Some(id.clone()), membership))
                 }
-                EntryPayload::Blank => no_answer::<A>(),
+                EntryPayload::Blank => Payload::Blank,
             };
-            self.applied.0 = Some(entry.log_id());
+            let response = batch.apply(id, &payload)?;
             answers.extend(responder.map(|responder| (responder, response)));
-            if batch.batch.batch().size_in_bytes() >= BATCH_BYTES {
-                let full = std::mem::replace(&mut batch, self.state.batch());
-                self.write(full, &mut answers)?;
+            if batch.write_if_full()? {
+                answer(&mut answers);
             }
         }
-        self.write(batch, &mut answers)
+        batch.write()?;
+        answer(&mut answers);
+        Ok(())
     }
 
-    async fn get_snapshot_builder(&mut self) -> SnapshotBuilder<E> {
-        // Even an empty state names its end. If that fails, the builder says so.
-        if self.applied.0.is_none() {
-            let _ = self.write(self.state.batch(), &mut Vec::new());
-        }
+    async fn get_snapshot_builder(&mut self) -> SnapshotBuilder<C, E> {
         SnapshotBuilder {
-            state: self.state.clone(),
-            durable: self.durable.clone(),
-            encoding: PhantomData,
+            store: self.replica.builder(),
         }
     }
 
@@ -218,22 +136,11 @@ where
         meta: &SnapshotMetaOf<C>,
         snapshot: SnapshotDir,
     ) -> io::Result<()> {
-        let applied: Applied<C> = (meta.last_log_id.clone(), meta.last_membership.clone());
-        let (state, expected) = (self.state.clone(), E::encode(&applied)?);
-        let install = move || state.install_snapshot(&snapshot, &expected);
-        AsyncRuntimeOf::<C>::spawn_blocking(install).await??;
-        if let Some(last) = &applied.0 {
-            self.durable.raise(last.index());
-        }
-        self.applied = applied;
-        Ok(())
+        let applied = (meta.last_log_id.clone(), meta.last_membership.clone());
+        self.replica.install_snapshot(applied, snapshot).await
     }
 
     async fn get_current_snapshot(&mut self) -> io::Result<Option<SnapshotOf<C, SnapshotDir>>> {
-        let Some(snapshot) = self.state.current_snapshot() else {
-            return Ok(None);
-        };
-        let meta = meta::<C>(decode::<C, E>(Some(snapshot.applied()))?);
-        Ok(Some(SnapshotOf::<C, SnapshotDir> { meta, snapshot }))
+        Ok(self.replica.store().snapshot()?.map(describe::<C>))
     }
 }

@@ -3,7 +3,7 @@
 
 #[cfg(feature = "grpc")]
 mod authority;
-//CLUSTER mod cluster;
+mod cluster;
 #[cfg(feature = "grpc")]
 mod grpc;
 mod logs;

@@ -327,6 +327,13 @@ async fn a_log_that_contradicts_the_state_gives_way_to_it() {
 }
 
 #[tokio::test]
+async fn a_vote_is_read_as_not_granted() {
+    let mut log = open(&Disk::new());
+    log.save_vote(&Vote::new_committed(3, 1)).await.unwrap();
+    assert_eq!(log.read_vote().await.unwrap(), Some(Vote::new(3, 1)));
+}
+
+#[tokio::test]
 async fn a_truncation_survives_a_power_cut() {
     let disk = Disk::new();
     let mut log = open(&disk);
@@ -336,6 +343,51 @@ async fn a_truncation_survives_a_power_cut() {
     let mut log = open(&disk.cut(SurvivalPolicy::Strict, 0));
     let state = log.get_log_state().await.unwrap();
     assert_eq!(state.last_log_id, Some(id(1, 4)));
+}
+
+/// Cuts the power at each operation of an installation.
+#[tokio::test]
+async fn a_started_node_has_the_state_of_its_newest_snapshot() {
+    let (source, before) = (Disk::new(), Disk::new());
+    let mut leader = machine(&source.env(), "/".as_ref());
+    leader
+        .apply((0..9).map(|index| blank(1, index)))
+        .await
+        .unwrap();
+    let built = build(&mut leader).await;
+    let mut follower = machine(&before.env(), "/".as_ref());
+    follower
+        .apply((0..4).map(|index| blank(1, index)))
+        .await
+        .unwrap();
+    build(&mut follower).await;
+    drop(follower);
+
+    let mut is_repeated = false;
+    for at in 1.. {
+        let disk = before.cut(SurvivalPolicy::Generous, 0);
+        let mut follower = machine(&disk.env(), "/".as_ref());
+        disk.fs.arm_crash(disk.fs.operation_count() + at);
+        let snapshot = Box::new((*built.snapshot).clone());
+        let installed = follower.install_snapshot(&built.meta, snapshot).await;
+        drop(follower);
+        let has_crashed = disk.fs.has_crashed();
+        for policy in [SurvivalPolicy::Strict, SurvivalPolicy::Generous] {
+            let image = disk.cut(policy, at);
+            let mut follower = machine(&image.env(), "/".as_ref());
+            let (last, _) = follower.applied_state().await.unwrap();
+            let snapshot = follower.get_current_snapshot().await.unwrap().unwrap();
+            assert_eq!(
+                snapshot.meta.last_log_id, last,
+                "operation {at}, {policy:?}"
+            );
+            is_repeated |= installed.is_err() && last == Some(id(1, 8));
+        }
+        if !has_crashed {
+            break;
+        }
+    }
+    assert!(is_repeated);
 }
 
 #[tokio::test]
