@@ -3,6 +3,7 @@
 use std::io;
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -20,21 +21,29 @@ pub(crate) const READ_BYTES: usize = 1 << 20;
 pub(crate) struct EntryLog<R, E> {
     log: GroupLog,
     durable: Option<DurableIndex>,
+    /// Where the log is to be purged once that is durable: the index and the encoded id of the entry.
+    deferred: Arc<Mutex<Option<(u64, Vec<u8>)>>>,
     types: PhantomData<fn() -> (R, E)>,
 }
 
 impl<R, E> Clone for EntryLog<R, E> {
     fn clone(&self) -> Self {
-        Self::new(self.log.clone(), self.durable.clone())
+        EntryLog {
+            log: self.log.clone(),
+            durable: self.durable.clone(),
+            deferred: Arc::clone(&self.deferred),
+            types: PhantomData,
+        }
     }
 }
 
 impl<R, E> EntryLog<R, E> {
-    /// Creates the log; a purge beyond `durable`, the index of the group's state machine, fails.
+    /// Creates the log; it is not purged beyond `durable`, the index of the group's state machine.
     pub(crate) fn new(log: GroupLog, durable: Option<DurableIndex>) -> Self {
         EntryLog {
             log,
             durable,
+            deferred: Arc::default(),
             types: PhantomData,
         }
     }
@@ -143,11 +152,15 @@ impl<R: Release, E: Encoding> EntryLog<R, E> {
     }
 
     /// Appends entries; `done` is called when they are durable.
-    pub(crate) fn append(
+    ///
+    /// Entries behind a snapshot that is being installed wait for it: confirmed, they would stand for
+    /// those of the snapshot, too.
+    pub(crate) async fn append(
         &self,
         entries: impl IntoIterator<Item = R::Entry>,
         done: impl FnOnce(io::Result<()>) + Send + 'static,
     ) -> io::Result<()> {
+        self.purge_deferred().await?;
         let encode = |entry: R::Entry| {
             let index = R::index(&R::log_id(&entry));
             E::encode(&entry).map(|bytes| (index, bytes))
@@ -158,14 +171,42 @@ impl<R: Release, E: Encoding> EntryLog<R, E> {
         Ok(self.log.append(entries, done)?)
     }
 
-    /// Deletes the entries up to `last`, inclusive, which must be durable in the state or a snapshot.
+    /// Deletes the entries up to `last`, inclusive, as soon as they are durable in the state or a
+    /// snapshot.
+    ///
+    /// openraft purges the log of a node while the snapshot that replaces it is being installed. Until
+    /// that is durable, the entries are all that the node has; a crash leaves them.
     pub(crate) fn purge(&self, last: &R::LogId) -> io::Result<()> {
-        let is_durable = |durable: &DurableIndex| durable.covers(R::index(last));
-        if !self.durable.as_ref().is_none_or(is_durable) {
-            return Err(io::Error::other(format!(
-                "no durable snapshot has the entries up to {last}, which are to be purged"
-            )));
+        self.purge_to(R::index(last), E::encode(last)?)
+    }
+
+    fn purge_to(&self, index: u64, id: Vec<u8>) -> io::Result<()> {
+        let is_durable = |durable: &DurableIndex| durable.covers(index);
+        let mut deferred = self.deferred();
+        if self.durable.as_ref().is_none_or(is_durable) {
+            self.log.purge(index, &id)?;
+            deferred.take_if(|(waiting, _)| *waiting <= index);
+        } else if deferred
+            .as_ref()
+            .is_none_or(|(waiting, _)| *waiting < index)
+        {
+            *deferred = Some((index, id));
         }
-        Ok(self.log.purge(R::index(last), &E::encode(last)?)?)
+        Ok(())
+    }
+
+    /// Waits until a purge that was deferred can be carried out, and does it.
+    async fn purge_deferred(&self) -> io::Result<()> {
+        let waiting = self.deferred().clone();
+        let (Some((index, id)), Some(durable)) = (waiting, &self.durable) else {
+            return Ok(());
+        };
+        durable.wait_for(index).await?;
+        self.purge_to(index, id)
+    }
+
+    fn deferred(&self) -> MutexGuard<'_, Option<(u64, Vec<u8>)>> {
+        let deferred = self.deferred.lock();
+        deferred.unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -32,7 +32,7 @@ impl<C, E> Clone for LogStore<C, E> {
 impl<C: RaftTypeConfig> LogStore<C> {
     /// Creates a store whose entries are encoded with [`Postcard`].
     ///
-    /// With `durable`, the index of the group's state machine, a purge beyond it fails, and entries
+    /// With `durable`, the index of the group's state machine, a purge beyond it waits for it, and entries
     /// that contradict the state are removed at the start: log and state are two databases, and a
     /// crash may leave the log behind a snapshot that was being installed. Log and state machine need
     /// the same encoding.
@@ -146,7 +146,7 @@ impl<C: RaftTypeConfig, E: Encoding> RaftLogStorage<C> for LogStore<C, E> {
         I::IntoIter: OptionalSend,
     {
         let done = |synced| callback.log_io_completed(synced);
-        let appended = self.log.append(entries, done);
+        let appended = self.log.append(entries, done).await;
         appended.map_err(write_error(ErrorSubject::Logs))
     }
 

@@ -164,7 +164,8 @@ impl<R: Release, A, E: Encoding> Replica<R, A, E> {
     ) -> io::Result<()> {
         let expected = E::encode(&applied)?;
         let install = move |state: &StateStore| state.install_snapshot(&snapshot, &expected);
-        self.store.run(install).await?;
+        let installed = self.store.run(install).await;
+        installed.inspect_err(|_| self.store.durable.fail())?;
         self.store.raise(&applied);
         self.applied = applied;
         Ok(())

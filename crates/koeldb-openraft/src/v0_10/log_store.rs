@@ -104,6 +104,7 @@ impl<C: RaftTypeConfig, E: Encoding> RaftLogStorage<C> for LogStore<C, E> {
     {
         self.log
             .append(entries, |synced| callback.io_completed(synced))
+            .await
     }
 
     async fn truncate_after(&mut self, last: Option<LogIdOf<C>>) -> io::Result<()> {

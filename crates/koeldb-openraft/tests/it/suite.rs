@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::ops::RangeBounds;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use koeldb::fs::file::{Purpose, WriteOptions};
 use koeldb::fs::{FileSystem, SurvivalPolicy};
@@ -14,7 +15,7 @@ use openraft::storage::{LogFlushed, RaftLogStorage, RaftLogStorageExt, RaftState
 use openraft::testing::{StoreBuilder, Suite};
 use openraft::{
     CommittedLeaderId, Entry, EntryPayload, LogId, LogState, OptionalSend, RaftLogReader,
-    RaftSnapshotBuilder, Snapshot, StorageError, Vote,
+    RaftSnapshotBuilder, Snapshot, SnapshotMeta, StorageError, Vote,
 };
 
 use crate::support::{Appending, Disk, Scratch, Types};
@@ -259,7 +260,7 @@ async fn build(machine: &mut Machine) -> Snapshot<Types> {
 }
 
 #[tokio::test]
-async fn a_purge_beyond_the_durable_state_is_refused() {
+async fn a_purge_beyond_the_durable_state_waits_for_it() {
     let disk = Disk::new();
     let mut machine = machine(&disk.env(), "/".as_ref());
     let logs = RaftLogs::open(&disk.options(), "/log").unwrap();
@@ -268,17 +269,46 @@ async fn a_purge_beyond_the_durable_state_is_refused() {
     log.blocking_append(entries.clone()).await.unwrap();
     machine.apply(entries.take(5)).await.unwrap();
 
-    assert!(log.purge(id(1, 0)).await.is_err(), "only memtables have it");
+    // Only memtables have it.
+    log.purge(id(1, 0)).await.unwrap();
+    assert_eq!(log.try_get_log_entries(..).await.unwrap().len(), 10);
     let snapshot = build(&mut machine).await;
     assert_eq!(snapshot.meta.last_log_id, Some(id(1, 4)));
-    assert!(log.purge(id(1, 5)).await.is_err());
+    log.purge(id(1, 5)).await.unwrap();
+    assert_eq!(log.try_get_log_entries(..).await.unwrap().len(), 10);
     log.purge(id(1, 4)).await.unwrap();
+    assert_eq!(log.try_get_log_entries(..).await.unwrap().len(), 5);
+    // Entries behind the position wait, until it is durable or that is not to be hoped for.
+    let writer = log.clone();
+    let append = |index| {
+        let mut log = writer.clone();
+        async move { log.blocking_append([blank(1, index)]).await }
+    };
+    let waiting = tokio::time::timeout(Duration::from_millis(50), append(10)).await;
+    assert!(waiting.is_err(), "nothing has the entry 5 yet");
+    machine
+        .apply((5..10).map(|index| blank(1, index)))
+        .await
+        .unwrap();
+    build(&mut machine).await;
+    append(10).await.unwrap();
+    let left = log.try_get_log_entries(..).await.unwrap();
+    assert_eq!(left.first().map(|entry| entry.log_id), Some(id(1, 6)));
+    assert_eq!(left.len(), 5);
+    log.purge(id(1, 20)).await.unwrap();
+    let received = machine.begin_receiving_snapshot().await.unwrap();
+    let meta = SnapshotMeta {
+        last_log_id: Some(id(1, 20)),
+        ..SnapshotMeta::default()
+    };
+    machine.install_snapshot(&meta, received).await.unwrap_err();
+    append(21).await.unwrap_err();
     assert_eq!(log.try_get_log_entries(..).await.unwrap().len(), 5);
 
     // A position that the log does not have, or has of another leader, is not committed here.
     log.save_committed(Some(id(1, 9))).await.unwrap();
     assert_eq!(log.read_committed().await.unwrap(), Some(id(1, 9)));
-    for unknown in [id(2, 9), id(1, 10)] {
+    for unknown in [id(2, 9), id(1, 11)] {
         log.save_committed(Some(unknown)).await.unwrap();
         assert_eq!(log.read_committed().await.unwrap(), None);
     }
