@@ -21,9 +21,16 @@ pub(crate) const READ_BYTES: usize = 1 << 20;
 pub(crate) struct EntryLog<R, E> {
     log: GroupLog,
     durable: Option<DurableIndex>,
-    /// Where the log is to be purged once that is durable: the index and the encoded id of the entry.
-    deferred: Arc<Mutex<Option<(u64, Vec<u8>)>>>,
+    /// The purge that waits until its position is durable.
+    deferred: Arc<Mutex<Option<Purge>>>,
     types: PhantomData<fn() -> (R, E)>,
+}
+
+/// A position up to which the log is to be purged: the index and the encoded id of the entry.
+#[derive(Clone)]
+struct Purge {
+    index: u64,
+    id: Vec<u8>,
 }
 
 impl<R, E> Clone for EntryLog<R, E> {
@@ -177,20 +184,20 @@ impl<R: Release, E: Encoding> EntryLog<R, E> {
     /// openraft purges the log of a node while the snapshot that replaces it is being installed. Until
     /// that is durable, the entries are all that the node has; a crash leaves them.
     pub(crate) fn purge(&self, last: &R::LogId) -> io::Result<()> {
-        self.purge_to(R::index(last), E::encode(last)?)
+        let (index, id) = (R::index(last), E::encode(last)?);
+        self.carry_out(Purge { index, id })
     }
 
-    fn purge_to(&self, index: u64, id: Vec<u8>) -> io::Result<()> {
-        let is_durable = |durable: &DurableIndex| durable.covers(index);
+    /// Carries a purge out, or defers it.
+    fn carry_out(&self, purge: Purge) -> io::Result<()> {
+        let is_durable = |durable: &DurableIndex| durable.covers(purge.index);
         let mut deferred = self.deferred();
+        let is_newer = |waiting: &Purge| waiting.index < purge.index;
         if self.durable.as_ref().is_none_or(is_durable) {
-            self.log.purge(index, &id)?;
-            deferred.take_if(|(waiting, _)| *waiting <= index);
-        } else if deferred
-            .as_ref()
-            .is_none_or(|(waiting, _)| *waiting < index)
-        {
-            *deferred = Some((index, id));
+            self.log.purge(purge.index, &purge.id)?;
+            deferred.take_if(|waiting| waiting.index <= purge.index);
+        } else if deferred.as_ref().is_none_or(is_newer) {
+            *deferred = Some(purge);
         }
         Ok(())
     }
@@ -198,14 +205,14 @@ impl<R: Release, E: Encoding> EntryLog<R, E> {
     /// Waits until a purge that was deferred can be carried out, and does it.
     async fn purge_deferred(&self) -> io::Result<()> {
         let waiting = self.deferred().clone();
-        let (Some((index, id)), Some(durable)) = (waiting, &self.durable) else {
+        let (Some(purge), Some(durable)) = (waiting, &self.durable) else {
             return Ok(());
         };
-        durable.wait_for(index).await?;
-        self.purge_to(index, id)
+        durable.wait_for(purge.index).await?;
+        self.carry_out(purge)
     }
 
-    fn deferred(&self) -> MutexGuard<'_, Option<(u64, Vec<u8>)>> {
+    fn deferred(&self) -> MutexGuard<'_, Option<Purge>> {
         let deferred = self.deferred.lock();
         deferred.unwrap_or_else(PoisonError::into_inner)
     }

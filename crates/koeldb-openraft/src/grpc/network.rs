@@ -90,15 +90,12 @@ fn unreachable(error: impl Display) -> Unreachable {
 
 impl<A> Connection<A> {
     fn client(&mut self) -> Result<&mut Client, Unreachable> {
-        self.client.as_mut().map_err(|reason| unreachable(reason))
+        self.client.as_mut().map_err(unreachable)
     }
 
-    fn envelope<T: Serialize, E: std::error::Error>(
-        &self,
-        message: T,
-    ) -> Result<Bytes, CallError<E>> {
+    fn envelope<T: Serialize>(&self, message: T) -> io::Result<Bytes> {
         let target = self.target;
-        encode(&ToNode { target, message }).map_err(failed)
+        encode(&ToNode { target, message })
     }
 }
 
@@ -203,7 +200,7 @@ where
         rpc: AppendEntriesRequest<Types<A>>,
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<u64>, CallError<RaftError<u64>>> {
-        let message = self.envelope(rpc)?;
+        let message = self.envelope(rpc).map_err(failed)?;
         answer(option.soft_ttl(), self.client()?.append(message)).await
     }
 
@@ -212,7 +209,7 @@ where
         rpc: VoteRequest<u64>,
         option: RPCOption,
     ) -> Result<VoteResponse<u64>, CallError<RaftError<u64>>> {
-        let message = self.envelope(rpc)?;
+        let message = self.envelope(rpc).map_err(failed)?;
         answer(option.soft_ttl(), self.client()?.vote(message)).await
     }
 
@@ -237,9 +234,9 @@ where
         let files = tokio::task::spawn_blocking(move || listed.files()).await;
         let files = files.map_err(io::Error::other).and_then(|files| Ok(files?));
         let files = files.map_err(failed)?;
-        let (target, listed) = (self.target, files.clone());
-        let message = SnapshotOffer { vote, meta, files };
-        let offer = encode(&ToNode { target, message }).map_err(failed)?;
+        let listed = files.clone();
+        let offer = self.envelope(SnapshotOffer { vote, meta, files });
+        let offer = offer.map_err(failed)?;
         let client = self.client().map_err(StreamingError::Unreachable)?;
         tokio::select! {
             closed = cancel => Err(StreamingError::Closed(closed)),

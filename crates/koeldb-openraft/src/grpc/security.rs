@@ -6,11 +6,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use koeldb::Env;
+use koeldb::fs::FileSystem;
+use koeldb::fs::file::OpenOptions;
 use subtle::ConstantTimeEq;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity, Server, ServerTlsConfig};
 use tonic::{Request, Status};
+
+use crate::snapshot::for_each_piece;
 
 /// The time in which a connection must be established.
 const CONNECT_MAX: Duration = Duration::from_secs(3);
@@ -78,25 +83,26 @@ impl Security {
     /// If `ca.pem` or one of the others cannot be read, or a token is refused.
     pub fn read_dir(directory: impl AsRef<Path>) -> io::Result<Self> {
         let directory = directory.as_ref();
+        let env = Env::default();
+        let fs = &**env.file_system();
         let read = |name: &str| {
             let path = directory.join(name);
-            match std::fs::read(&path) {
-                Ok(bytes) => Ok(Some(bytes)),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-                Err(error) => Err(at(&path, &error)),
+            match fs.exists(&path)? {
+                true => Ok::<_, io::Error>(Some(read_file(fs, &path)?)),
+                false => Ok(None),
             }
         };
-        let authority = directory.join("ca.pem");
-        let authority = std::fs::read(&authority).map_err(|error| at(&authority, &error))?;
+        let authority = read_file(fs, &directory.join("ca.pem"))?;
         let mut security = Self::tls(authority);
         if let (Some(certificate), Some(key)) = (read("node.pem")?, read("node.key")?) {
             security.set_identity(certificate, key);
         }
-        let tokens = |name: &str| Ok::<_, io::Error>(read(name)?.unwrap_or_default());
-        for token in String::from_utf8_lossy(&tokens("cluster.token")?).split_whitespace() {
+        let tokens = read("cluster.token")?.unwrap_or_default();
+        for token in String::from_utf8_lossy(&tokens).split_whitespace() {
             security.add_cluster_token(token)?;
         }
-        for token in String::from_utf8_lossy(&tokens("client.token")?).split_whitespace() {
+        let tokens = read("client.token")?.unwrap_or_default();
+        for token in String::from_utf8_lossy(&tokens).split_whitespace() {
             security.add_client_token(token)?;
         }
         Ok(security)
@@ -213,8 +219,15 @@ impl fmt::Debug for Security {
     }
 }
 
-fn at(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+/// Reads a whole file.
+fn read_file(fs: &dyn FileSystem, path: &Path) -> io::Result<Vec<u8>> {
+    let file = fs.open(path, &OpenOptions::default())?;
+    let mut bytes = Vec::new();
+    for_each_piece(&*file, |piece| {
+        bytes.extend_from_slice(piece);
+        Ok(())
+    })?;
+    Ok(bytes)
 }
 
 fn refused(reason: impl Into<String>) -> io::Error {

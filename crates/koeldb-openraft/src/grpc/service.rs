@@ -18,7 +18,12 @@ use super::wire::{decode, encode, failed};
 use crate::application::Application;
 use crate::state::StateStore;
 
-#[expect(unreachable_pub, reason = "generated")]
+#[expect(
+    unreachable_pub,
+    clippy::allow_attributes_without_reason,
+    clippy::default_constructed_unit_structs,
+    reason = "generated"
+)]
 pub(super) mod generated {
     include!(concat!(env!("OUT_DIR"), "/koeldb.replication.v1.Raft.rs"));
     include!(concat!(

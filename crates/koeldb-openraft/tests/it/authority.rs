@@ -47,7 +47,6 @@ impl Authority {
 
     /// The files that `Security::read_dir` reads.
     pub(crate) fn write_files(&self, directory: &Path) {
-        std::fs::create_dir_all(directory).unwrap();
         let (certificate, key) = self.sign();
         for (name, text) in [
             ("ca.pem", self.pem.as_str()),
@@ -55,7 +54,14 @@ impl Authority {
             ("node.key", &key),
             ("cluster.token", CLUSTER),
         ] {
-            std::fs::write(directory.join(name), text).unwrap();
+            write(directory, name, text);
         }
     }
+}
+
+/// Writes a file that an operator would write.
+#[expect(clippy::disallowed_methods, reason = "the engine does not write it")]
+pub(crate) fn write(directory: &Path, name: &str, text: &str) {
+    std::fs::create_dir_all(directory).unwrap();
+    std::fs::write(directory.join(name), text).unwrap();
 }

@@ -8,7 +8,7 @@ use koeldb_openraft::grpc::{Client, Node, NodeOptions, Security};
 use openraft::{Config, SnapshotPolicy};
 use tokio::io::AsyncWriteExt;
 
-use crate::authority::{Authority, CLIENT, CLUSTER, FORMER_CLUSTER};
+use crate::authority::{self, Authority, CLIENT, CLUSTER, FORMER_CLUSTER};
 use crate::processes::replicated_kv::{KeyValues, Request};
 use crate::support::Scratch;
 
@@ -266,10 +266,9 @@ fn a_node_that_would_be_open_by_mistake_does_not_start() {
 #[test]
 fn security_is_read_from_a_directory() {
     let scratch = Scratch::new("grpc-files");
-    std::fs::create_dir_all(&scratch.0).unwrap();
     let missing = Security::read_dir(&scratch.0).unwrap_err();
     assert!(missing.to_string().contains("ca.pem"), "{missing}");
-    let write = |name: &str, text: &str| std::fs::write(scratch.0.join(name), text).unwrap();
+    let write = |name: &str, text: &str| authority::write(&scratch.0, name, text);
     write("ca.pem", &Authority::new().pem);
     write("cluster.token", "short\n");
     let short = Security::read_dir(&scratch.0).unwrap_err();
