@@ -44,6 +44,7 @@ struct Shared {
     options: Options,
     fs: Arc<dyn FileSystem>,
     directory: PathBuf,
+    has_threads: bool,
     current: Mutex<Current>,
 }
 
@@ -72,6 +73,29 @@ impl StateStore {
     /// `STATE` is missing or names no directory, beside states that it could name; errors of
     /// [`Db::open`].
     pub fn open(env: &Env, options: &Options, directory: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(env, options, directory.as_ref(), true)
+    }
+
+    /// Opens the state for a simulation: state machines build and install snapshots in the calling
+    /// thread.
+    ///
+    /// # Errors
+    /// See [`StateStore::open`].
+    pub fn open_without_threads(
+        env: &Env,
+        options: &Options,
+        directory: impl AsRef<Path>,
+    ) -> Result<Self> {
+        Self::open_with(env, options, directory.as_ref(), false)
+    }
+
+    /// Opens the state store; with `has_threads`, state machines leave long work to other threads.
+    fn open_with(
+        env: &Env,
+        options: &Options,
+        directory: &Path,
+        has_threads: bool,
+    ) -> Result<Self> {
         refuse_wal_dir(options)?;
         let lossy = match () {
             () if options.get_compaction_filter_factory().is_some() => "compaction_filter_factory",
@@ -84,7 +108,7 @@ impl StateStore {
             )));
         }
         let fs = Arc::clone(env.file_system());
-        let directory = fs.absolute(directory.as_ref())?;
+        let directory = fs.absolute(directory)?;
         let mut options = options.clone();
         options.set_env(env).create_if_missing(false);
         create_dir_durably(&*fs, &directory.join("snapshots"))?;
@@ -119,9 +143,15 @@ impl StateStore {
                 options,
                 fs,
                 directory,
+                has_threads,
                 current,
             }),
         })
+    }
+
+    /// Returns whether state machines leave long work to other threads.
+    pub(crate) fn has_threads(&self) -> bool {
+        self.shared.has_threads
     }
 
     /// Locks the mutex of the open database and the newest snapshot.
@@ -144,6 +174,8 @@ impl StateStore {
         &self.shared.directory
     }
 
+    /// Returns the file system of the state.
+    #[allow(dead_code, reason = "for transports")]
     pub(crate) fn file_system(&self) -> &Arc<dyn FileSystem> {
         &self.shared.fs
     }
@@ -305,7 +337,6 @@ impl StateStore {
     }
 
     /// Creates an empty directory for a snapshot to be received; it is removed with its last handle.
-    #[cfg(feature = "openraft-0-9")]
     pub(crate) fn receive_snapshot(&self) -> Result<SnapshotDir> {
         let own = self.snapshot_path(&mut self.current());
         // Not a number: the next open removes what a crash leaves.

@@ -1,56 +1,25 @@
 //! The adapter of [`StateStore`] to openraft's state machine.
 
-use std::future::poll_fn;
 use std::io;
-use std::marker::PhantomData;
-use std::pin::Pin;
-use std::sync::Arc;
 
-use futures_core::Stream;
-use openraft::alias::{
-    AsyncRuntimeOf, DefaultEntryOf, EntryPayloadOf, LogIdOf, SnapshotMetaOf, SnapshotOf,
-    StoredMembershipOf,
+use openraft::storage::RaftStateMachine;
+use openraft::{
+    Entry, EntryPayload, ErrorSubject, ErrorVerb, LogId, OptionalSend, RaftSnapshotBuilder,
+    RaftTypeConfig, Snapshot, SnapshotMeta, StorageError, StoredMembership,
 };
-use openraft::async_runtime::AsyncRuntime;
-use openraft::entry::RaftEntry;
-use openraft::storage::{ApplyResponder, EntryResponder, RaftStateMachine, SnapshotMeta};
-use openraft::{EntryPayload, OptionalSend, RaftSnapshotBuilder, RaftTypeConfig, StoredMembership};
 
-use crate::application::{Application, StateBatch};
+use crate::application::Application;
+use crate::durable::DurableIndex;
 use crate::encoding::{Encoding, Postcard};
-use crate::log_store::DurableIndex;
+use crate::release::{Applied, Payload};
+use crate::replica::{Replica, Store};
 use crate::snapshot::SnapshotDir;
+use crate::stable::Stable;
 use crate::state::StateStore;
-
-/// The size in bytes at which a batch of applied entries is written to the state.
-pub(crate) const BATCH_BYTES: usize = 1 << 20;
 
 /// A Raft group's state machine for openraft: an [`Application`] on a [`StateStore`].
 pub struct StateMachine<C: RaftTypeConfig, A, E = Postcard> {
-    state: StateStore,
-    application: Arc<A>,
-    durable: DurableIndex,
-    applied: Applied<C>,
-    encoding: PhantomData<fn() -> E>,
-}
-
-/// The applied position: the last entry and the last membership.
-type Applied<C> = (Option<LogIdOf<C>>, StoredMembershipOf<C>);
-
-/// Decodes the stored applied position; `None` gives that of a state without applied entries.
-fn decode<C: RaftTypeConfig, E: Encoding>(applied: Option<&[u8]>) -> io::Result<Applied<C>> {
-    match applied {
-        Some(applied) => Ok(E::decode(applied)?),
-        None => Ok((None, StoredMembership::default())),
-    }
-}
-
-/// Builds openraft's snapshot metadata from the applied position of the snapshot.
-fn meta<C: RaftTypeConfig>((last_log_id, last_membership): Applied<C>) -> SnapshotMetaOf<C> {
-    SnapshotMeta {
-        last_log_id,
-        last_membership,
-    }
+    replica: Replica<Stable<C>, A, E>,
 }
 
 impl<C: RaftTypeConfig, A> StateMachine<C, A> {
@@ -66,175 +35,152 @@ impl<C: RaftTypeConfig, A> StateMachine<C, A> {
 }
 
 impl<C: RaftTypeConfig, A, E: Encoding> StateMachine<C, A, E> {
-    /// Creates the state machine with encoding `E`; builds a snapshot if the newest one is behind.
+    /// Creates the state machine with encoding `E`, and brings the state and its snapshot together.
     ///
-    /// If the state is ahead of its newest snapshot, this builds one. A flush may have made entries
+    /// If the newest snapshot is behind the state, this builds one: a flush may have made entries
     /// durable that the log of this node has lost; openraft then purges the log up to the applied
-    /// position, which it expects a snapshot to have.
+    /// position, which it expects a snapshot to have. If the snapshot is ahead, a crash ended its
+    /// installation, and this repeats it.
     ///
     /// # Errors
-    /// If the applied position cannot be read, or the snapshot cannot be built.
+    /// If the applied position cannot be read, or the snapshot cannot be built or installed.
     pub fn with_encoding(state: StateStore, application: A) -> io::Result<Self> {
-        let applied: Applied<C> = decode::<C, E>(state.applied()?.as_deref())?;
-        let durable = DurableIndex::default();
-        // What was just opened came from tables: the state has no other log than Raft's.
-        if let Some(last) = &applied.0 {
-            let snapshot = state.current_snapshot();
-            let snapshot: Applied<C> = decode::<C, E>(snapshot.as_ref().map(SnapshotDir::applied))?;
-            if snapshot.0.as_ref() < Some(last) {
-                state.build_snapshot()?;
-            }
-        }
-        // A snapshot whose installation a crash ended is ahead of the state; openraft installs it.
-        let snapshot = state.current_snapshot();
-        let snapshot: Applied<C> = decode::<C, E>(snapshot.as_ref().map(SnapshotDir::applied))?;
-        if let Some(last) = snapshot.0.as_ref().max(applied.0.as_ref()) {
-            durable.set_opened(last.index(), E::encode(last)?);
-        }
         Ok(StateMachine {
-            state,
-            application: Arc::new(application),
-            durable,
-            applied,
-            encoding: PhantomData,
+            replica: Replica::new(state, application)?,
         })
     }
 
     /// Returns the shared index up to which the state is durable, for the group's log store.
     #[must_use]
     pub fn durable_index(&self) -> DurableIndex {
-        self.durable.clone()
+        self.replica.durable_index()
     }
 }
 
-/// Returns the default response, with which blank and membership entries are answered.
-fn no_answer<A: Application>() -> A::Response {
-    A::Response::default()
+/// Builds openraft's snapshot from a directory and its position, which names it.
+fn describe<C: RaftTypeConfig<SnapshotData = SnapshotDir>>(
+    ((last_log_id, last_membership), snapshot): (Applied<Stable<C>>, SnapshotDir),
+) -> Snapshot<C> {
+    let snapshot_id = last_log_id.as_ref().map(ToString::to_string);
+    let meta = SnapshotMeta {
+        last_log_id,
+        last_membership,
+        snapshot_id: snapshot_id.unwrap_or_default(),
+    };
+    Snapshot {
+        meta,
+        snapshot: Box::new(snapshot),
+    }
+}
+
+/// Returns openraft's error for a failed read of the state.
+fn read_error<N: openraft::NodeId>(error: io::Error) -> StorageError<N> {
+    StorageError::from_io_error(ErrorSubject::StateMachine, ErrorVerb::Read, error)
+}
+
+/// Returns openraft's error for a failed write of the state.
+fn write_error<N: openraft::NodeId>(error: io::Error) -> StorageError<N> {
+    StorageError::from_io_error(ErrorSubject::StateMachine, ErrorVerb::Write, error)
 }
 
 /// openraft's snapshot builder (`RaftSnapshotBuilder`) for a [`StateMachine`].
-pub struct SnapshotBuilder<E> {
-    state: StateStore,
-    durable: DurableIndex,
-    encoding: PhantomData<fn() -> E>,
+pub struct SnapshotBuilder<C: RaftTypeConfig, E = Postcard> {
+    store: Store<Stable<C>, E>,
 }
 
-impl<C: RaftTypeConfig, E: Encoding> RaftSnapshotBuilder<C> for SnapshotBuilder<E> {
-    type SnapshotData = SnapshotDir;
-
-    async fn build_snapshot(&mut self) -> io::Result<SnapshotOf<C, SnapshotDir>> {
-        let state = self.state.clone();
-        let built = AsyncRuntimeOf::<C>::spawn_blocking(move || state.build_snapshot()).await??;
-        let snapshot = built.ok_or_else(|| io::Error::other("nothing has been applied yet"))?;
-        let meta = meta::<C>(decode::<C, E>(Some(snapshot.applied()))?);
-        if let Some(last) = &meta.last_log_id {
-            self.durable.raise(last.index());
-        }
-        Ok(SnapshotOf::<C, SnapshotDir> { meta, snapshot })
+impl<C, E> RaftSnapshotBuilder<C> for SnapshotBuilder<C, E>
+where
+    C: RaftTypeConfig<SnapshotData = SnapshotDir>,
+    E: Encoding,
+{
+    async fn build_snapshot(&mut self) -> Result<Snapshot<C>, StorageError<C::NodeId>> {
+        let built = self.store.build_snapshot().await;
+        built.map(describe).map_err(write_error)
     }
 }
 
 impl<C, A, E> StateMachine<C, A, E>
 where
-    C: RaftTypeConfig<Payload = EntryPayloadOf<C>, Entry = DefaultEntryOf<C>>,
+    C: RaftTypeConfig<Entry = Entry<C>>,
     A: Application<Request = C::D, Response = C::R>,
     E: Encoding,
 {
-    /// Writes the batch with the applied position to the state, then sends clients the responses.
-    fn write(
-        &self,
-        batch: StateBatch,
-        answers: &mut Vec<(ApplyResponder<C>, C::R)>,
-    ) -> io::Result<()> {
-        self.state.write(batch, &E::encode(&self.applied)?)?;
-        for (responder, response) in answers.drain(..) {
-            responder.send(response);
+    /// Applies entries in order.
+    fn apply_all(&mut self, entries: impl Iterator<Item = Entry<C>>) -> io::Result<Vec<C::R>> {
+        let mut batch = self.replica.batch();
+        let mut responses = Vec::new();
+        for Entry { log_id, payload } in entries {
+            let payload = match payload {
+                EntryPayload::Normal(request) => Payload::Request(request),
+                EntryPayload::Membership(membership) => {
+                    Payload::Membership(StoredMembership::new(Some(log_id.clone()), membership))
+                }
+                EntryPayload::Blank => Payload::Blank,
+            };
+            responses.push(batch.apply(log_id, &payload)?);
+            batch.write_if_full()?;
         }
-        Ok(())
+        batch.write()?;
+        Ok(responses)
     }
 }
 
 impl<C, A, E> RaftStateMachine<C> for StateMachine<C, A, E>
 where
-    C: RaftTypeConfig<Payload = EntryPayloadOf<C>, Entry = DefaultEntryOf<C>>,
+    C: RaftTypeConfig<Entry = Entry<C>, SnapshotData = SnapshotDir>,
     A: Application<Request = C::D, Response = C::R>,
     E: Encoding,
 {
-    type SnapshotData = SnapshotDir;
-    type SnapshotBuilder = SnapshotBuilder<E>;
+    type SnapshotBuilder = SnapshotBuilder<C, E>;
 
-    async fn applied_state(&mut self) -> io::Result<Applied<C>> {
-        decode::<C, E>(self.state.applied()?.as_deref())
+    async fn applied_state(
+        &mut self,
+    ) -> Result<
+        (
+            Option<LogId<C::NodeId>>,
+            StoredMembership<C::NodeId, C::Node>,
+        ),
+        StorageError<C::NodeId>,
+    > {
+        self.replica.store().applied().map_err(read_error)
     }
 
-    async fn apply<S>(&mut self, mut entries: S) -> io::Result<()>
+    async fn apply<I>(&mut self, entries: I) -> Result<Vec<C::R>, StorageError<C::NodeId>>
     where
-        S: Stream<Item = Result<EntryResponder<C>, io::Error>> + Unpin + OptionalSend,
+        I: IntoIterator<Item = Entry<C>> + OptionalSend,
+        I::IntoIter: OptionalSend,
     {
-        let mut batch = self.state.batch();
-        let mut answers = Vec::new();
-        while let Some(entry) = poll_fn(|context| Pin::new(&mut entries).poll_next(context)).await {
-            let (entry, responder) = entry?;
-            if let Some(last) = &self.applied.0
-                && last.index() >= entry.index()
-            {
-                return Err(io::Error::other(format!(
-                    "entry {} is to be applied behind {last}",
-                    entry.log_id()
-                )));
-            }
-            let response = match &entry.payload {
-                EntryPayload::Normal(request) => self.application.apply(&mut batch, request)?,
-                EntryPayload::Membership(membership) => {
-                    self.applied.1 =
-                        StoredMembership::new(Some(entry.log_id()), membership.clone());
-                    no_answer::<A>()
-                }
-                EntryPayload::Blank => no_answer::<A>(),
-            };
-            self.applied.0 = Some(entry.log_id());
-            answers.extend(responder.map(|responder| (responder, response)));
-            if batch.batch.batch().size_in_bytes() >= BATCH_BYTES {
-                let full = std::mem::replace(&mut batch, self.state.batch());
-                self.write(full, &mut answers)?;
-            }
-        }
-        self.write(batch, &mut answers)
+        self.apply_all(entries.into_iter()).map_err(write_error)
     }
 
-    async fn get_snapshot_builder(&mut self) -> SnapshotBuilder<E> {
-        // Even an empty state names its end. If that fails, the builder says so.
-        if self.applied.0.is_none() {
-            let _ = self.write(self.state.batch(), &mut Vec::new());
-        }
+    async fn get_snapshot_builder(&mut self) -> SnapshotBuilder<C, E> {
         SnapshotBuilder {
-            state: self.state.clone(),
-            durable: self.durable.clone(),
-            encoding: PhantomData,
+            store: self.replica.builder(),
         }
+    }
+
+    /// Returns an empty directory for the files of a snapshot; it is removed with its last handle.
+    async fn begin_receiving_snapshot(
+        &mut self,
+    ) -> Result<Box<SnapshotDir>, StorageError<C::NodeId>> {
+        let received = self.replica.receive_snapshot();
+        received.map(Box::new).map_err(write_error)
     }
 
     async fn install_snapshot(
         &mut self,
-        meta: &SnapshotMetaOf<C>,
-        snapshot: SnapshotDir,
-    ) -> io::Result<()> {
-        let applied: Applied<C> = (meta.last_log_id.clone(), meta.last_membership.clone());
-        let (state, expected) = (self.state.clone(), E::encode(&applied)?);
-        let install = move || state.install_snapshot(&snapshot, &expected);
-        AsyncRuntimeOf::<C>::spawn_blocking(install).await??;
-        if let Some(last) = &applied.0 {
-            self.durable.raise(last.index());
-        }
-        self.applied = applied;
-        Ok(())
+        meta: &SnapshotMeta<C::NodeId, C::Node>,
+        snapshot: Box<SnapshotDir>,
+    ) -> Result<(), StorageError<C::NodeId>> {
+        let applied = (meta.last_log_id.clone(), meta.last_membership.clone());
+        let installed = self.replica.install_snapshot(applied, *snapshot).await;
+        installed.map_err(write_error)
     }
 
-    async fn get_current_snapshot(&mut self) -> io::Result<Option<SnapshotOf<C, SnapshotDir>>> {
-        let Some(snapshot) = self.state.current_snapshot() else {
-            return Ok(None);
-        };
-        let meta = meta::<C>(decode::<C, E>(Some(snapshot.applied()))?);
-        Ok(Some(SnapshotOf::<C, SnapshotDir> { meta, snapshot }))
+    async fn get_current_snapshot(
+        &mut self,
+    ) -> Result<Option<Snapshot<C>>, StorageError<C::NodeId>> {
+        let snapshot = self.replica.store().snapshot().map_err(read_error)?;
+        Ok(snapshot.map(describe))
     }
 }

@@ -1,12 +1,16 @@
 //! The stores under openraft's own suite, under crashes, and in clusters.
 #![expect(clippy::unwrap_used, reason = "what fails in a test fails the test")]
 
+#[cfg(feature = "grpc")]
+mod authority;
 mod cluster;
+#[cfg(feature = "grpc")]
+mod grpc;
 mod logs;
+#[cfg(feature = "grpc")]
 mod processes;
 mod state;
 mod suite;
 mod support;
-mod tcp;
-#[cfg(feature = "openraft-0-9")]
-mod v0_9;
+#[cfg(feature = "openraft-0-10")]
+mod v0_10;

@@ -1,4 +1,4 @@
-//! Three processes of the example on loopback, killed at random while clients write.
+//! Three processes of the example on loopback, with TLS, killed at random while clients write.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use koeldb_openraft::tcp::Client;
+use koeldb_openraft::grpc::{Client, Security};
 use koeldb_testkit::floors::Floors;
 use koeldb_testkit::random::Random;
 
+use crate::authority::Authority;
 use crate::support::Scratch;
 
 #[expect(dead_code, reason = "the example as a program has a main function")]
@@ -70,6 +71,7 @@ impl Cluster {
             addresses,
             children: Vec::new(),
         };
+        Authority::new().write_files(&cluster.security());
         for number in 0..3 {
             let mut child = cluster.spawn(number);
             // It serves once it has printed its line.
@@ -86,15 +88,24 @@ impl Cluster {
         let directory = self.scratch.0.join(number.to_string());
         let mut command = Command::new(program());
         command
+            .arg("--security")
+            .arg(self.security())
             .args(["node", &(number + 1).to_string(), &self.addresses[number]])
             .arg(directory)
-            .args((number > 0).then_some(&self.addresses[0]))
             .stdout(Stdio::piped());
+        if number > 0 {
+            command.args(["--join", &self.addresses[0]]);
+        }
         command.spawn().unwrap()
     }
 
     fn client(&self) -> Client<KeyValues> {
-        Client::new(self.addresses.clone())
+        let security = Security::read_dir(self.security()).unwrap();
+        Client::new(self.addresses.clone(), &security).unwrap()
+    }
+
+    fn security(&self) -> PathBuf {
+        self.scratch.0.join("security")
     }
 
     fn kill(&mut self, number: usize) {

@@ -7,16 +7,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use koeldb::fs::{FileSystem, MemoryFileSystem, SurvivalPolicy, SystemClock};
 use koeldb::{Env, Options};
-use koeldb_openraft::{Application, StateBatch};
+use koeldb_openraft::{Application, SnapshotDir, StateBatch};
 
 openraft::declare_raft_types!(
     /// Strings as requests and answers.
     pub(crate) Types:
         D = String,
         R = Option<String>,
-        NodeId = u64,
-        Node = openraft::impls::BasicNode,
-        LeaderId = openraft::impls::leader_id_std::LeaderId<u64, u64>,
+        Node = openraft::EmptyNode,
+        SnapshotData = SnapshotDir,
 );
 
 /// Appends each request to the value of a key, and answers with the former value.

@@ -1,14 +1,11 @@
 //! tokio in one thread with virtual time, and random numbers from a seed.
 
 use std::cell::RefCell;
-use std::convert::Infallible;
 use std::future::Future;
-use std::io;
 use std::time::Duration;
 
 use koeldb_testkit::random::Random;
-use openraft::{AsyncRuntime, OptionalSend};
-use openraft_rt_tokio::TokioRuntime;
+use openraft::{AsyncRuntime, OptionalSend, TokioRuntime};
 
 thread_local! {
     static RANDOM: RefCell<Random> = RefCell::new(Random::new(0));
@@ -40,25 +37,27 @@ pub(super) async fn pause(millis: u64) {
 /// The random numbers of openraft.
 pub(super) struct Drawn;
 
-impl rand::TryRng for Drawn {
-    type Error = Infallible;
-
-    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
-        Ok(u32::try_from(below(1 << 32)).unwrap())
+impl rand::RngCore for Drawn {
+    fn next_u32(&mut self) -> u32 {
+        u32::try_from(below(1 << 32)).unwrap()
     }
 
-    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
-        Ok(RANDOM.with_borrow_mut(Random::draw))
+    fn next_u64(&mut self) -> u64 {
+        RANDOM.with_borrow_mut(Random::draw)
     }
 
-    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
+    fn fill_bytes(&mut self, bytes: &mut [u8]) {
         bytes.fill_with(|| u8::try_from(below(256)).unwrap());
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), rand::Error> {
+        self.fill_bytes(bytes);
         Ok(())
     }
 }
 
-/// openraft's runtime in a simulation: what would block runs to its end at once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+/// openraft's runtime in a simulation: tokio with random numbers from the seed.
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Simulated;
 
 impl AsyncRuntime for Simulated {
@@ -70,10 +69,9 @@ impl AsyncRuntime for Simulated {
     type Timeout<R, T: Future<Output = R> + OptionalSend> =
         <TokioRuntime as AsyncRuntime>::Timeout<R, T>;
     type ThreadLocalRng = Drawn;
-    type Mpsc = <TokioRuntime as AsyncRuntime>::Mpsc;
-    type Watch = <TokioRuntime as AsyncRuntime>::Watch;
-    type Oneshot = <TokioRuntime as AsyncRuntime>::Oneshot;
-    type Mutex<T: OptionalSend + 'static> = <TokioRuntime as AsyncRuntime>::Mutex<T>;
+    type OneshotSender<T: OptionalSend> = <TokioRuntime as AsyncRuntime>::OneshotSender<T>;
+    type OneshotReceiverError = <TokioRuntime as AsyncRuntime>::OneshotReceiverError;
+    type OneshotReceiver<T: OptionalSend> = <TokioRuntime as AsyncRuntime>::OneshotReceiver<T>;
 
     fn spawn<T>(future: T) -> Self::JoinHandle<T::Output>
     where
@@ -113,19 +111,7 @@ impl AsyncRuntime for Simulated {
         Drawn
     }
 
-    fn new(_: usize) -> Self {
-        Simulated
-    }
-
-    fn block_on<F: Future<Output = T>, T>(&mut self, _: F) -> T {
-        unreachable!("the simulation has a runtime already")
-    }
-
-    fn spawn_blocking<F, T>(blocking: F) -> impl Future<Output = io::Result<T>> + Send
-    where
-        F: FnOnce() -> T + Send + 'static,
-        T: Send + 'static,
-    {
-        std::future::ready(Ok(blocking()))
+    fn oneshot<T: OptionalSend>() -> (Self::OneshotSender<T>, Self::OneshotReceiver<T>) {
+        TokioRuntime::oneshot()
     }
 }

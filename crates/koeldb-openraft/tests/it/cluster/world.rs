@@ -5,6 +5,7 @@ use std::future::Future;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use koeldb::fs::file::{Purpose, WriteOptions};
 use koeldb::fs::{
     Failure, FaultFileSystem, FaultRule, ManualClock, MemoryFileSystem, SurvivalPolicy,
 };
@@ -13,16 +14,17 @@ use koeldb_openraft::{
     Application, Encoding, LogStore, Postcard, RaftLogs, SnapshotDir, StateBatch, StateMachine,
     StateStore,
 };
-use openraft::alias::{EntryOf, LogIdOf, SnapshotOf, StoredMembershipOf, VoteOf};
-use openraft::entry::RaftEntry;
-use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError};
-use openraft::impls::BasicNode;
-use openraft::network::v2::RaftNetworkV2;
-use openraft::network::{RPCOption, RaftNetworkFactory};
+use openraft::error::{
+    Fatal, NetworkError, RPCError, RaftError, RemoteError, ReplicationClosed, StreamingError,
+};
+use openraft::network::{RPCOption, RaftNetwork, RaftNetworkFactory};
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
 };
-use openraft::{Config, OptionalSend, Raft, SnapshotPolicy};
+use openraft::{
+    BasicNode, Config, Entry, LogId, OptionalSend, Raft, Snapshot, SnapshotPolicy,
+    StoredMembership, Vote,
+};
 use serde::{Deserialize, Serialize};
 
 use super::runtime::{Simulated, below, chance, pause};
@@ -32,7 +34,7 @@ openraft::declare_raft_types!(
     pub(super) Types:
         D = Request,
         R = Answer,
-        LeaderId = openraft::impls::leader_id_std::LeaderId<u64, u64>,
+        SnapshotData = SnapshotDir,
         AsyncRuntime = Simulated,
 );
 
@@ -100,7 +102,7 @@ impl Application for Registers {
 }
 
 type Machine = StateMachine<Types, Registers>;
-pub(super) type Node = Raft<Types, Machine>;
+pub(super) type Node = Raft<Types>;
 
 /// A running process.
 #[derive(Clone)]
@@ -187,7 +189,7 @@ impl World {
         let env = Env::stepped(Arc::new(faults.clone()), clock, below(1 << 32));
         let mut options = Options::new();
         options.set_env(&env).set_write_buffer_size(64 << 10);
-        let state = StateStore::open(&env, &options, "/state").unwrap();
+        let state = StateStore::open_without_threads(&env, &options, "/state").unwrap();
         let digests = Arc::clone(&self.digests);
         let machine: Machine = StateMachine::new(state.clone(), Registers { digests }).unwrap();
         let logs = RaftLogs::open_without_thread(&options, "/log").unwrap();
@@ -199,8 +201,6 @@ impl World {
             snapshot_policy: SnapshotPolicy::LogsSinceLast(40),
             max_in_snapshot_log_to_keep: 5,
             install_snapshot_timeout: 500,
-            // As `tcp::Node` has it.
-            enable_leader_restore: Some(false),
             ..Config::default()
         };
         let network = Network {
@@ -258,15 +258,7 @@ impl World {
     pub(super) fn is_down(&self, id: u64) -> bool {
         match self.process(id) {
             None => true,
-            Some(process) => {
-                use openraft::async_runtime::WatchReceiver;
-                process
-                    .raft
-                    .metrics()
-                    .borrow_watched()
-                    .running_state
-                    .is_err()
-            }
+            Some(process) => process.raft.metrics().borrow().running_state.is_err(),
         }
     }
 
@@ -310,8 +302,8 @@ impl World {
         (state.loss_percent, state.delay_millis) = (loss_percent, delay_millis);
     }
 
-    /// Carries a message one way.
-    async fn carry(&self, from: (u64, u64), to: u64) -> Result<Process, RPCError<Types>> {
+    /// Carries a message one way; `None` if it is lost.
+    async fn carry(&self, from: (u64, u64), to: u64) -> Option<Process> {
         let (delay, is_lost) = {
             let state = self.state();
             (below(state.delay_millis + 1), chance(state.loss_percent))
@@ -321,13 +313,8 @@ impl World {
             let state = self.state();
             state.island.contains(&from.0) != state.island.contains(&to)
         };
-        let receiver = self.process(to);
-        match receiver {
-            Some(receiver) if !is_cut && !is_lost && self.is_current(from.0, from.1) => {
-                Ok(receiver)
-            }
-            _ => Err(lost()),
-        }
+        let is_passed = !is_cut && !is_lost && self.is_current(from.0, from.1);
+        self.process(to).filter(|_| is_passed)
     }
 }
 
@@ -337,32 +324,29 @@ fn check_log(id: u64, logs: &RaftLogs, state: &StateStore) {
     let Some(applied) = state.applied().unwrap() else {
         return;
     };
-    let applied: (Option<LogIdOf<Types>>, StoredMembershipOf<Types>) =
+    let applied: (Option<LogId<u64>>, StoredMembership<u64, BasicNode>) =
         Postcard::decode(&applied).unwrap();
     let Some(applied) = applied.0 else {
         return;
     };
     if let Some((last, position)) = log.purged().unwrap()
-        && last >= applied.index()
+        && last >= applied.index
     {
-        let position: LogIdOf<Types> = Postcard::decode(&position).unwrap();
-        assert!(
-            last > applied.index() || position == applied,
-            "machine {id}"
-        );
+        let position: LogId<u64> = Postcard::decode(&position).unwrap();
+        assert!(last > applied.index || position == applied, "machine {id}");
         return;
     }
-    let index = applied.index();
+    let index = applied.index;
     let entries = log.entries(index..=index, usize::MAX).unwrap();
     let found = entries.first().map(|(_, entry)| {
-        let entry: EntryOf<Types> = Postcard::decode(entry).unwrap();
-        entry.log_id()
+        let entry: Entry<Types> = Postcard::decode(entry).unwrap();
+        entry.log_id
     });
     assert_eq!(found, Some(applied), "machine {id} at {index}");
 }
 
-fn lost() -> RPCError<Types> {
-    RPCError::Network(NetworkError::from_string("lost"))
+fn lost() -> NetworkError {
+    NetworkError::new(&io::Error::other("lost"))
 }
 
 /// The way from one process to another machine.
@@ -387,64 +371,121 @@ impl RaftNetworkFactory<Types> for Network {
     }
 }
 
+/// A call of another machine that failed: its message or the answer is lost, or it refuses.
+enum Failed<E> {
+    Lost,
+    Refused(E),
+}
+
+impl<E: std::error::Error> Failed<E> {
+    fn rpc(self, to: u64) -> RPCError<u64, BasicNode, E> {
+        match self {
+            Failed::Lost => lost().into(),
+            Failed::Refused(error) => RemoteError::new(to, error).into(),
+        }
+    }
+}
+
 impl Way {
-    async fn call<T, E: std::fmt::Display, F: Future<Output = Result<T, E>>>(
+    async fn call<T, E, F: Future<Output = Result<T, E>>>(
         &self,
-        option: RPCOption,
-        call: impl FnOnce(Node) -> F,
-    ) -> Result<T, RPCError<Types>> {
+        option: &RPCOption,
+        call: impl FnOnce(Process) -> F,
+    ) -> Result<T, Failed<E>> {
         let Network {
             world,
             from,
             number,
         } = &self.network;
         let exchange = async {
-            let receiver = world.carry((*from, *number), self.to).await?;
-            let answer = call(receiver.raft.clone()).await;
-            let answer =
-                answer.map_err(|error| RPCError::Network(NetworkError::from_string(error)))?;
-            let back = world.carry((self.to, receiver.number), *from).await?;
-            if back.number != *number {
-                return Err(lost());
+            // openraft repeats at once what has failed, so failures take time.
+            pause(1).await;
+            let receiver = world.carry((*from, *number), self.to).await;
+            let receiver = receiver.ok_or(Failed::Lost)?;
+            let answer = call(receiver.clone()).await.map_err(Failed::Refused)?;
+            let back = world.carry((self.to, receiver.number), *from).await;
+            match back {
+                Some(back) if back.number == *number => Ok(answer),
+                _ => Err(Failed::Lost),
             }
-            Ok(answer)
         };
         match tokio::time::timeout(option.hard_ttl(), exchange).await {
             Ok(answer) => answer,
-            Err(_) => Err(lost()),
+            Err(_) => Err(Failed::Lost),
         }
     }
 }
 
-impl RaftNetworkV2<Types> for Way {
-    type SnapshotData = SnapshotDir;
+/// Copies the files of a snapshot to the directory in which another machine receives it.
+async fn send(
+    from: &Process,
+    snapshot: &SnapshotDir,
+    to: &Process,
+    received: &SnapshotDir,
+) -> koeldb::Result<()> {
+    for file in snapshot.files()? {
+        let path = snapshot.path().join(&file.name);
+        let bytes = from
+            .env
+            .file_system()
+            .read_all(&path, u64::MAX, Purpose::Other)?;
+        pause(below(20)).await;
+        let path = received.path().join(&file.name);
+        let options = WriteOptions::new(Purpose::Other);
+        let mut copy = to.env.file_system().create(&path, &options)?;
+        copy.append(&bytes)?;
+        copy.sync_all()?;
+        copy.close()?;
+    }
+    Ok(())
+}
 
+impl RaftNetwork<Types> for Way {
     async fn append_entries(
         &mut self,
         rpc: AppendEntriesRequest<Types>,
         option: RPCOption,
-    ) -> Result<AppendEntriesResponse<Types>, RPCError<Types>> {
-        let call = async |raft: Node| raft.append_entries(rpc).await;
-        self.call(option, call).await
+    ) -> Result<AppendEntriesResponse<u64>, RPCError<u64, BasicNode, RaftError<u64>>> {
+        let call = async |receiver: Process| receiver.raft.append_entries(rpc).await;
+        let answer = self.call(&option, call).await;
+        answer.map_err(|failed| failed.rpc(self.to))
     }
 
     async fn vote(
         &mut self,
-        rpc: VoteRequest<Types>,
+        rpc: VoteRequest<u64>,
         option: RPCOption,
-    ) -> Result<VoteResponse<Types>, RPCError<Types>> {
-        self.call(option, async |raft: Node| raft.vote(rpc).await)
-            .await
+    ) -> Result<VoteResponse<u64>, RPCError<u64, BasicNode, RaftError<u64>>> {
+        let call = async |receiver: Process| receiver.raft.vote(rpc).await;
+        let answer = self.call(&option, call).await;
+        answer.map_err(|failed| failed.rpc(self.to))
     }
 
     async fn full_snapshot(
         &mut self,
-        vote: VoteOf<Types>,
-        snapshot: SnapshotOf<Types, SnapshotDir>,
+        vote: Vote<u64>,
+        snapshot: Snapshot<Types>,
         _cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
         option: RPCOption,
-    ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
-        let call = async |raft: Node| raft.install_full_snapshot(vote, snapshot).await;
-        Ok(self.call(option, call).await?)
+    ) -> Result<SnapshotResponse<u64>, StreamingError<Types, Fatal<u64>>> {
+        let Network { world, from, .. } = &self.network;
+        let call = async |receiver: Process| {
+            let sender = world.process(*from).ok_or(Fatal::Stopped)?;
+            let received = receiver.raft.begin_receiving_snapshot().await;
+            let received = received.map_err(|_| Fatal::Stopped)?;
+            let sent = send(&sender, &snapshot.snapshot, &receiver, &received).await;
+            sent.map_err(|_| Fatal::Stopped)?;
+            let meta = snapshot.meta.clone();
+            let snapshot = Snapshot {
+                meta,
+                snapshot: received,
+            };
+            receiver.raft.install_full_snapshot(vote, snapshot).await
+        };
+        match self.call(&option, call).await {
+            Ok(answer) => Ok(answer),
+            Err(Failed::Lost) => Err(lost().into()),
+            Err(Failed::Refused(error)) => Err(RemoteError::new(self.to, error).into()),
+        }
     }
 }

@@ -6,18 +6,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
 use koeldb::fs::FileSystem;
 use koeldb::fs::file::{Purpose, WriteOptions};
 use koeldb::fs::small_file::{create_dir_durably, remove_dir_all};
-use openraft::async_runtime::AsyncRuntime;
-use openraft_rt_tokio::TokioRuntime;
-use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
+use tonic::Streaming;
 
-use super::frame::{self, IDLE_MAX, within};
+use super::network::{IDLE_MAX, within};
+use super::wire::status_error;
 use crate::encoding::{Encoding, Postcard};
-use crate::snapshot::{PIECE_BYTES, SnapshotDir, SnapshotFile, describe, empty};
+use crate::snapshot::{SnapshotDir, SnapshotFile, describe, empty};
 use crate::state::StateStore;
 
 /// The receiver of snapshots from the leader; receives one at a time, resumable file by file.
@@ -31,6 +30,16 @@ pub(super) struct Receiver {
     next: AtomicU64,
 }
 
+/// A snapshot that is being received.
+pub(super) struct Transfer<'a> {
+    receiver: &'a Receiver,
+    files: Vec<SnapshotFile>,
+    directory: PathBuf,
+    /// The numbers of the files that the sender must send, in this order.
+    pub(super) missing: Vec<u64>,
+    _turn: MutexGuard<'a, ()>,
+}
+
 impl Receiver {
     pub(super) fn new(state: StateStore) -> Self {
         Receiver {
@@ -40,39 +49,47 @@ impl Receiver {
         }
     }
 
-    /// Asks for the missing ones of these files, receives them, and returns the complete snapshot.
-    pub(super) async fn receive(
-        &self,
-        stream: &mut TcpStream,
-        files: Vec<SnapshotFile>,
-    ) -> io::Result<SnapshotDir> {
+    /// Finds out which of these files are missing.
+    pub(super) async fn begin(&self, files: Vec<SnapshotFile>) -> io::Result<Transfer<'_>> {
         // A sender that gave up may still be noticed as such.
         let turn = async { Ok(self.is_receiving.lock().await) };
-        let _turn = within(IDLE_MAX, turn).await?;
+        let turn = within(IDLE_MAX, turn).await?;
         check_names(&files)?;
         let fs = Arc::clone(self.state.file_system());
         let list = Postcard::encode(&files)?;
         let incoming = self.state.path().join("incoming");
         let directory = incoming.join(format!("{:08x}", crc32c::crc32c(&list)));
-
         let missing = {
-            let (fs, directory, files) = (Arc::clone(&fs), directory.clone(), files.clone());
+            let (directory, files) = (directory.clone(), files.clone());
             let find = move || find_missing(&*fs, &incoming, &directory, &files);
-            TokioRuntime::spawn_blocking(find).await??
+            tokio::task::spawn_blocking(find).await??
         };
-        let answer = Ok::<_, String>(&missing);
-        within(IDLE_MAX, frame::write(stream, &answer)).await?;
-        for (number, file) in (0..).zip(&files) {
-            if missing.contains(&number) {
-                receive_file(stream, &fs, &directory, file).await?;
+        Ok(Transfer {
+            receiver: self,
+            files,
+            directory,
+            missing,
+            _turn: turn,
+        })
+    }
+}
+
+impl Transfer<'_> {
+    /// Receives the missing files from `pieces`, and returns the complete snapshot.
+    pub(super) async fn receive(self, pieces: &mut Streaming<Bytes>) -> io::Result<SnapshotDir> {
+        let state = &self.receiver.state;
+        let fs = state.file_system();
+        for (number, file) in (0..).zip(&self.files) {
+            if self.missing.contains(&number) {
+                receive_file(pieces, fs, &self.directory, file).await?;
             }
         }
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let snapshots = self.state.path().join("snapshots");
-        let complete = snapshots.join(format!("received-{number}"));
-        remove_dir_all(&*fs, &complete)?;
-        fs.rename(&directory, &complete)?;
-        let snapshot = SnapshotDir::received(&fs, &complete, files);
+        let number = self.receiver.next.fetch_add(1, Ordering::Relaxed);
+        let complete = state.path().join("snapshots");
+        let complete = complete.join(format!("received-{number}"));
+        remove_dir_all(&**fs, &complete)?;
+        fs.rename(&self.directory, &complete)?;
+        let snapshot = SnapshotDir::received(fs, &complete, self.files);
         snapshot.supersede();
         Ok(snapshot)
     }
@@ -131,7 +148,7 @@ fn find_missing(
 
 /// Receives one file as `.part`, checks its size and CRC-32C, syncs it, and renames it.
 async fn receive_file(
-    stream: &mut TcpStream,
+    pieces: &mut Streaming<Bytes>,
     fs: &Arc<dyn FileSystem>,
     directory: &Path,
     file: &SnapshotFile,
@@ -140,16 +157,25 @@ async fn receive_file(
     let part = directory.join(format!("{}{PART}", file.name));
     let mut target = fs.create(&part, &WriteOptions::new(Purpose::Checkpoint))?;
     let mut received = empty(&file.name);
-    let mut buffer = vec![0; PIECE_BYTES];
     while received.bytes < file.bytes {
-        let rest = usize::try_from(file.bytes - received.bytes).unwrap_or(PIECE_BYTES);
-        let piece = &mut buffer[..rest.min(PIECE_BYTES)];
-        let read = within(IDLE_MAX, stream.read(piece)).await?;
-        if read == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+        let next = async {
+            let piece = pieces.message().await;
+            piece.map_err(|status| status_error(&status))
+        };
+        let piece = within(IDLE_MAX, next).await?;
+        let piece = piece.ok_or(io::ErrorKind::UnexpectedEof)?;
+        if piece.is_empty() || piece.len() as u64 > file.bytes - received.bytes {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!(
+                    "a piece of {} bytes of a file of which {} are left",
+                    piece.len(),
+                    file.bytes - received.bytes
+                ),
+            ));
         }
-        received.extend(&piece[..read]);
-        target.append(&piece[..read])?;
+        received.extend(&piece);
+        target.append(&piece)?;
     }
     if received != *file {
         return Err(io::Error::other(format!(
@@ -157,7 +183,7 @@ async fn receive_file(
         )));
     }
     let fs = Arc::clone(fs);
-    let synced = TokioRuntime::spawn_blocking(move || {
+    let synced = tokio::task::spawn_blocking(move || {
         target.sync_all()?;
         target.close()?;
         fs.rename(&part, &path)

@@ -4,18 +4,16 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::marker::PhantomData;
 
-use openraft::alias::DefaultEntryOf;
-use openraft::impls::{
-    BasicNode, BoxedErrorSource, InlineBatch, OneshotResponder, Vote, leader_id_std,
-};
-use openraft::{AppData, AppDataResponse, EntryPayload, OptionalSend, RaftTypeConfig};
+use openraft::impls::OneshotResponder;
+use openraft::{AppData, AppDataResponse, BasicNode, Entry, RaftTypeConfig, TokioRuntime};
 
 use crate::application::Application;
+use crate::snapshot::SnapshotDir;
 use crate::state_machine::StateMachine;
 
 /// openraft's `RaftTypeConfig` for the requests and responses of the application `A`.
 ///
-/// Numbers are node ids, addresses are nodes, and a term has one leader.
+/// Numbers are node ids, and addresses are nodes.
 pub struct Types<A>(PhantomData<fn() -> A>);
 
 /// The state machine of `A`.
@@ -29,23 +27,11 @@ where
     type R = A::Response;
     type NodeId = u64;
     type Node = BasicNode;
-    type Term = u64;
-    type LeaderId = leader_id_std::LeaderId<u64, u64>;
-    type Vote = Vote<Self::LeaderId>;
-    type Payload = EntryPayload<A::Request, u64, BasicNode>;
-    type Entry = DefaultEntryOf<Self>;
-    type AsyncRuntime = openraft_rt_tokio::TokioRuntime;
-    type Responder<T>
-        = OneshotResponder<Self, T>
-    where
-        T: OptionalSend + 'static;
-    type Batch<T>
-        = InlineBatch<T>
-    where
-        T: OptionalSend + 'static;
-    type ErrorSource = BoxedErrorSource;
+    type Entry = Entry<Self>;
+    type SnapshotData = SnapshotDir;
+    type AsyncRuntime = TokioRuntime;
+    type Responder = OneshotResponder<Self>;
 }
-
 // openraft wants these of its types. All values are equal; deriving would ask the same of `A`.
 
 impl<A> fmt::Debug for Types<A> {
