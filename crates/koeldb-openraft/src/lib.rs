@@ -15,7 +15,8 @@
 //!
 //! Snapshots are directories, so openraft's feature `generic-snapshot-data` is on. A network sends the
 //! files of [`SnapshotDir`] in its `full_snapshot`; the receiver writes them to the directory that
-//! `Raft::begin_receiving_snapshot` returns, before `install_full_snapshot`.
+//! `Raft::begin_receiving_snapshot` returns, compares their checksums with those of
+//! [`SnapshotDir::files`] at the sender, and calls `install_full_snapshot`.
 //!
 //! # Durability
 //! | call | durable |
