@@ -17,7 +17,8 @@
 //!
 //! Snapshots are directories, so openraft's feature `generic-snapshot-data` is on. A network sends the
 //! files of [`SnapshotDir`] in its `full_snapshot`; the receiver writes them to the directory that
-//! `Raft::begin_receiving_snapshot` returns, before `install_full_snapshot`.
+//! `Raft::begin_receiving_snapshot` returns, compares their checksums with those of
+//! [`SnapshotDir::files`] at the sender, and calls `install_full_snapshot`.
 //!
 //! # Durability
 //! | call | durable |
@@ -30,6 +31,10 @@
 //!
 //! Log and state are two databases. When a node starts, the log gives way to the state: if it neither
 //! has the last applied entry nor has purged it, all its entries are removed.
+//!
+//! A leader that restarts is one no longer: its reads would miss writes that it has confirmed, since the
+//! committed position is not synced. [`LogStore`] presents the saved vote as one that no quorum has
+//! granted, so a started node waits for a leader or an election.
 //!
 //! After the first failed write or sync of the log database every later call fails until it is
 //! reopened: what is on the disk is unknown.

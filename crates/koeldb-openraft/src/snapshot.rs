@@ -125,7 +125,8 @@ impl SnapshotDir {
     /// Copies the snapshot's files to the directory `target` in `fs`; links tables and blob files where
     /// possible.
     ///
-    /// Checks every checksum, and syncs the copied files and the directory.
+    /// Checks every checksum, and syncs the files and the directory: a transport may not have synced
+    /// what it received.
     ///
     /// # Errors
     /// `Corruption` if a file has other bytes than it should; errors of the file systems.
@@ -176,10 +177,15 @@ fn reading() -> OpenOptions {
     }
 }
 
-/// Hard-links a file; returns false if the file system refuses links there.
+/// Hard-links a file and syncs it; returns false if the file system refuses links there.
 fn link(fs: &dyn FileSystem, from: &Path, to: &Path) -> Result<bool> {
     match fs.link(from, to) {
-        Ok(()) => Ok(true),
+        Ok(()) => {
+            let mut file = fs.append(to, &WriteOptions::new(Purpose::Checkpoint))?;
+            file.sync_all()?;
+            file.close()?;
+            Ok(true)
+        }
         Err(error) if is_link_refused(&error) => Ok(false),
         Err(error) => Err(error),
     }

@@ -434,7 +434,6 @@ async fn send(
         let options = WriteOptions::new(Purpose::Other);
         let mut copy = to.env.file_system().create(&path, &options)?;
         copy.append(&bytes)?;
-        copy.sync_all()?;
         copy.close()?;
     }
     Ok(())
