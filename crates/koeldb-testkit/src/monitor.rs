@@ -7,12 +7,12 @@
 //!
 //! | rule | check |
 //! |---|---|
-//! | O1, O2 | MANIFEST synced: the tables it newly names; CURRENT replaced: the MANIFEST |
+//! | O1, O2 | MANIFEST synced: the tables and blob files it newly names; CURRENT replaced: the MANIFEST |
 //! | O3, O5, O21 | table, log or MANIFEST removed: no state that may be in force needs it |
 //! | O4 | CURRENT replaced: its own bytes and the MANIFEST it names |
 //! | O6, O9, O10 | write acknowledged: the logs |
 //! | O7 | flush recorded: the later logs that another family needs |
-//! | O13 | log, table or MANIFEST created: its number |
+//! | O13 | log, table, blob file or MANIFEST created: its number |
 //! | 4.1 | failed sync or append: the file is not touched again |
 //!
 //! It sees the calls that pass it: below a layer that fakes syncs it detects them, above it, it
@@ -127,7 +127,7 @@ struct MonitorState {
     in_force: Vec<FileNumber>,
     /// The number of edits of each MANIFEST found durable.
     checked_edits: BTreeMap<PathBuf, usize>,
-    /// The numbers of logs, tables and MANIFESTs used since the database was opened.
+    /// The numbers of logs, tables, blob files and MANIFESTs used since the database was opened.
     ///
     /// Those that existed then are included.
     numbers: BTreeSet<FileNumber>,
@@ -348,15 +348,18 @@ impl MonitorState {
             if !is_new {
                 continue;
             }
-            for (_, file) in &edit.added_files {
-                let table = file_name::table(&self.directory, file.number);
-                if let Some(file) = self.files.get(&table)
+            let tables = edit.added_files.iter();
+            let tables = tables.map(|(_, file)| file_name::table(&self.directory, file.number));
+            let blob_files = edit.added_blob_files.iter();
+            let blob_files = blob_files.map(|file| file_name::blob(&self.directory, file.number));
+            for named in tables.chain(blob_files) {
+                if let Some(file) = self.files.get(&named)
                     && !file.is_durable()
                 {
                     found.push(format!(
                         "O1, O2: {} names {}, of which {} of {} bytes are synced, its name {}",
                         path.display(),
-                        table.display(),
+                        named.display(),
                         file.synced,
                         file.written,
                         if file.is_name_durable { "too" } else { "not" }
@@ -434,8 +437,12 @@ impl MonitorState {
     }
 
     fn check_number(&mut self, path: &Path) {
-        if let Some(FileKind::Wal(number) | FileKind::Table(number) | FileKind::Manifest(number)) =
-            kind(path)
+        if let Some(
+            FileKind::Wal(number)
+            | FileKind::Table(number)
+            | FileKind::Blob(number)
+            | FileKind::Manifest(number),
+        ) = kind(path)
             && !path.to_string_lossy().contains("archive")
             && !self.numbers.insert(number)
         {
