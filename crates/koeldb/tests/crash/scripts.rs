@@ -97,11 +97,14 @@ fn blob_files(options: &mut Options) {
         .expect("options of blob files");
 }
 
-fn blob_files_of_kept_logs(options: &mut Options) {
+fn unflushed_blob_files(options: &mut Options) {
     blob_files(options);
-    options
-        .set_avoid_flush_during_recovery(true)
-        .set_avoid_flush_during_shutdown(true);
+    keep_unflushed(options);
+}
+
+fn blob_files_of_kept_logs(options: &mut Options) {
+    unflushed_blob_files(options);
+    options.set_avoid_flush_during_recovery(true);
 }
 
 fn blob_files_of_later_levels(options: &mut Options) {
@@ -627,14 +630,17 @@ pub(crate) const SCRIPTS: &[Script] = &[
     ),
     script(
         "blob files",
-        blob_files,
+        unflushed_blob_files,
         &[
             Create("a"),
             Write(Load::of(20).changes(4).long(1500).mix(Everything).synced(6)),
             FlushFamily("a"),
             Write(Load::of(20).changes(4).mix(Everything)),
+            Reopen,
+            Write(Load::of(20).changes(4).long(1500).mix(Everything)),
             Compact,
             Write(Load::of(10).mix(Everything)),
+            Reopen,
         ],
     ),
     script(
