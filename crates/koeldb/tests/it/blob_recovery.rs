@@ -285,6 +285,18 @@ fn a_recovery_that_fails_anywhere_leaves_no_file_and_loses_nothing() {
         }
         assert!(n > 60, "{n} calls");
     }
+    // Among them are those after which nobody knows whether the edit is in force.
+    let names = |n| {
+        FaultRule::new(FaultAction::FailAfter(Failure::Device))
+            .on(&[Operation::Rename, Operation::SyncDir])
+            .nth(n)
+    };
+    assert!(
+        (1..)
+            .take_while(|&n| fail_an_open(names(n), &image, &wanted))
+            .count()
+            > 5
+    );
 }
 
 #[test]
