@@ -263,7 +263,7 @@ fn fail_an_open(rule: FaultRule, image: &MemoryFileSystem, wanted: &Expected) ->
 #[test]
 fn a_recovery_that_fails_anywhere_leaves_no_file_and_loses_nothing() {
     let (image, wanted) = unflushed(4);
-    let step = Floors::chosen().of(16, 4, 1);
+    let step = Floors::chosen().of(40, 4, 1);
     let faults: [fn(u64) -> FaultRule; 4] = [
         |n| FaultRule::fail(Failure::NoSpace).on_mutations().nth(n),
         |n| FaultRule::fail(Failure::NoSpace).on_mutations().from_nth(n),
