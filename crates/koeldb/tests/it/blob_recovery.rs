@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use koeldb::fs::fault::Injection;
@@ -297,6 +297,44 @@ fn a_recovery_that_fails_anywhere_leaves_no_file_and_loses_nothing() {
             .count()
             > 5
     );
+}
+
+#[test]
+fn a_repair_after_an_interrupted_recovery_has_everything() {
+    let (fs, wanted) = unflushed(2);
+    let images: Arc<Mutex<Vec<MemoryFileSystem>>> = Arc::default();
+    let taken = Arc::clone(&images);
+    fs.observe_mutations(move |fs, operation| {
+        let policies = SurvivalPolicy::ALL;
+        let policy = policies[usize::try_from(operation % policies.len() as u64).unwrap()];
+        let image = fs.crash_image(policy, operation);
+        taken.lock().unwrap().push(image);
+    });
+    drop(open(&options(&env_over(fs.clone())), HERE).unwrap());
+    fs.observe_mutations(|_, _| ());
+    let images = std::mem::take(&mut *images.lock().unwrap());
+    let step = Floors::chosen().of(9, 2, 1);
+    for (number, image) in images.iter().enumerate().step_by(step) {
+        for loses_manifest in [false, true] {
+            let image = image.crash_image(SurvivalPolicy::Generous, 0);
+            let what = format!("operation {number}, without MANIFEST: {loses_manifest}");
+            for entry in image.list(Path::new(HERE)).unwrap() {
+                let is_named = entry.name.starts_with("MANIFEST") || entry.name == "CURRENT";
+                if loses_manifest && is_named {
+                    let path = Path::new(HERE).join(entry.name);
+                    image.remove_file(&path).unwrap();
+                }
+            }
+            let options = options(&env_over(image.clone()));
+            let report = Db::repair(&options, HERE).unwrap();
+            assert!(report.lost_values.is_empty(), "{what}: {report:?}");
+            let db = open(&options, HERE).unwrap();
+            wanted.check(&db, &what);
+            db.compact_all(&CompactRangeOptions::new()).unwrap();
+            wanted.check(&db, &what);
+            assert_eq!(live_files(&db), data_files(&image), "{what}");
+        }
+    }
 }
 
 #[test]
