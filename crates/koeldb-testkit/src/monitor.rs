@@ -7,12 +7,12 @@
 //!
 //! | rule | check |
 //! |---|---|
-//! | O1, O2 | MANIFEST synced: the tables it newly names; CURRENT replaced: the MANIFEST |
-//! | O3, O5, O21 | table, log or MANIFEST removed: no state that may be in force needs it |
+//! | O1, O2 | MANIFEST synced: the tables and blob files it newly names; CURRENT replaced: the MANIFEST |
+//! | O3, O5, O21 | table, blob file, log or MANIFEST removed: no state that may be in force needs it |
 //! | O4 | CURRENT replaced: its own bytes and the MANIFEST it names |
 //! | O6, O9, O10 | write acknowledged: the logs |
 //! | O7 | flush recorded: the later logs that another family needs |
-//! | O13 | log, table or MANIFEST created: its number |
+//! | O13 | log, table, blob file or MANIFEST created: its number |
 //! | 4.1 | failed sync or append: the file is not touched again |
 //!
 //! It sees the calls that pass it: below a layer that fakes syncs it detects them, above it, it
@@ -67,11 +67,30 @@ impl Watched {
     }
 }
 
+/// The state of a column family in a MANIFEST.
+#[derive(Debug, Default)]
+struct FamilyTree {
+    log: FileNumber,
+    /// The tables, each with the oldest blob file that it refers to.
+    tables: BTreeMap<FileNumber, FileNumber>,
+    /// The numbers of values of the blob files that are not garbage.
+    blob_files: BTreeMap<FileNumber, u64>,
+}
+
+impl FamilyTree {
+    /// Whether a table may refer to the blob file.
+    fn has_blob_file(&self, number: FileNumber) -> bool {
+        let linked = self.tables.values().filter(|oldest| **oldest != 0);
+        let is_linked = linked.min().is_some_and(|&oldest| oldest <= number);
+        is_linked && self.blob_files.get(&number).is_some_and(|&live| live > 0)
+    }
+}
+
 /// The state described by a MANIFEST up to some point.
 #[derive(Debug, Default)]
 struct Tree {
-    /// The log number and the tables of each family, by id.
-    families: BTreeMap<u32, (FileNumber, BTreeSet<FileNumber>)>,
+    /// By id.
+    families: BTreeMap<u32, FamilyTree>,
     /// Logs below this are not needed, independent of the families.
     oldest_log: FileNumber,
     edits: usize,
@@ -93,29 +112,45 @@ impl Tree {
             }
             None => {}
         }
-        let (log, tables) = self.families.entry(edit.family).or_default();
-        *log = (*log).max(edit.log_number.unwrap_or(0));
+        let family = self.families.entry(edit.family).or_default();
+        family.log = family.log.max(edit.log_number.unwrap_or(0));
         for (_, number) in &edit.deleted_files {
-            tables.remove(number);
+            family.tables.remove(number);
         }
-        tables.extend(edit.added_files.iter().map(|(_, file)| file.number));
+        let added = edit.added_files.iter();
+        let added = added.map(|(_, file)| (file.number, file.oldest_blob_file));
+        family.tables.extend(added);
+        for file in &edit.added_blob_files {
+            let live = file.count.saturating_sub(file.garbage_count);
+            family.blob_files.insert(file.number, live);
+        }
+        for garbage in &edit.blob_garbage {
+            if let Some(live) = family.blob_files.get_mut(&garbage.number) {
+                *live = live.saturating_sub(garbage.count);
+            }
+        }
     }
 
     fn has_table(&self, number: FileNumber) -> bool {
         let mut families = self.families.values();
-        families.any(|(_, tables)| tables.contains(&number))
+        families.any(|family| family.tables.contains_key(&number))
+    }
+
+    fn has_blob_file(&self, number: FileNumber) -> bool {
+        let mut families = self.families.values();
+        families.any(|family| family.has_blob_file(number))
     }
 
     /// The number below which no other family than this one needs logs; `None` without other
     /// families.
     fn oldest_log_of_others(&self, family: u32) -> Option<FileNumber> {
         let others = self.families.iter().filter(|(id, _)| **id != family);
-        others.map(|(_, (log, _))| *log).min()
+        others.map(|(_, family)| family.log).min()
     }
 
     /// The number below which logs are not needed.
     fn oldest_log(&self) -> FileNumber {
-        let logs = self.families.values().map(|(log, _)| *log);
+        let logs = self.families.values().map(|family| family.log);
         logs.min().unwrap_or(0).max(self.oldest_log)
     }
 }
@@ -127,7 +162,7 @@ struct MonitorState {
     in_force: Vec<FileNumber>,
     /// The number of edits of each MANIFEST found durable.
     checked_edits: BTreeMap<PathBuf, usize>,
-    /// The numbers of logs, tables and MANIFESTs used since the database was opened.
+    /// The numbers of logs, tables, blob files and MANIFESTs used since the database was opened.
     ///
     /// Those that existed then are included.
     numbers: BTreeSet<FileNumber>,
@@ -313,6 +348,9 @@ impl MonitorState {
             Some(FileKind::Table(number)) => {
                 is_here && trees.iter().any(|tree| tree.has_table(number))
             }
+            Some(FileKind::Blob(number)) => {
+                is_here && trees.iter().any(|tree| tree.has_blob_file(number))
+            }
             Some(FileKind::Wal(number)) => {
                 let needs = |tree: &Tree| number >= tree.oldest_log() && !tree.families.is_empty();
                 let file = self.files.get(path);
@@ -348,15 +386,18 @@ impl MonitorState {
             if !is_new {
                 continue;
             }
-            for (_, file) in &edit.added_files {
-                let table = file_name::table(&self.directory, file.number);
-                if let Some(file) = self.files.get(&table)
+            let tables = edit.added_files.iter();
+            let tables = tables.map(|(_, file)| file_name::table(&self.directory, file.number));
+            let blob_files = edit.added_blob_files.iter();
+            let blob_files = blob_files.map(|file| file_name::blob(&self.directory, file.number));
+            for named in tables.chain(blob_files) {
+                if let Some(file) = self.files.get(&named)
                     && !file.is_durable()
                 {
                     found.push(format!(
                         "O1, O2: {} names {}, of which {} of {} bytes are synced, its name {}",
                         path.display(),
-                        table.display(),
+                        named.display(),
                         file.synced,
                         file.written,
                         if file.is_name_durable { "too" } else { "not" }
@@ -434,8 +475,12 @@ impl MonitorState {
     }
 
     fn check_number(&mut self, path: &Path) {
-        if let Some(FileKind::Wal(number) | FileKind::Table(number) | FileKind::Manifest(number)) =
-            kind(path)
+        if let Some(
+            FileKind::Wal(number)
+            | FileKind::Table(number)
+            | FileKind::Blob(number)
+            | FileKind::Manifest(number),
+        ) = kind(path)
             && !path.to_string_lossy().contains("archive")
             && !self.numbers.insert(number)
         {
@@ -493,7 +538,10 @@ impl Layer for Monitor {
             }
             // To the archive, or to the trash.
             Operation::Rename
-                if matches!(kind(call.path), Some(FileKind::Wal(_) | FileKind::Table(_))) =>
+                if matches!(
+                    kind(call.path),
+                    Some(FileKind::Wal(_) | FileKind::Table(_) | FileKind::Blob(_))
+                ) =>
             {
                 self.state().check_removal(&*self.below, call.path);
             }

@@ -60,8 +60,11 @@ impl Opening {
             .map(|&id| {
                 let mut edit = VersionEdit::of(id);
                 edit.log_number = Some(number).filter(|_| !recovered.in_memory.contains_key(&id));
-                let files = recovered.flushed.iter().filter(|(family, _)| *family == id);
-                edit.added_files = files.map(|(_, file)| (0, Arc::clone(file))).collect();
+                for flushed in recovered.flushed.iter().filter(|it| it.family == id) {
+                    edit.added_files.push((0, Arc::clone(&flushed.table)));
+                    let blob_files = flushed.blob_files.iter().cloned();
+                    edit.added_blob_files.extend(blob_files);
+                }
                 let rewritten = || recovered.rewritten.iter().filter(move |it| it.family == id);
                 if let Some(family) = versions.family(id) {
                     let newest = recovered.newest_flushed.get(&id).copied();

@@ -163,7 +163,14 @@ impl Opening {
         let mut report = recovered.report_with(&manifest_report);
         let mut wal = None;
         if !self.read_only {
-            let begun = self.commit_recovery(&mut versions, &families, &recovered, &table_files)?;
+            let begun = self
+                .commit_recovery(&mut versions, &families, &recovered, &table_files)
+                .inspect_err(|_| {
+                    // CURRENT may name the MANIFEST of a failed edit, and that the files.
+                    if !versions.is_uncertain() {
+                        recovered.discard(&families, &table_files);
+                    }
+                })?;
             let missing = self.with_ttl(to_create);
             let created = add_families(&mut versions, &table_files, begun.number, missing)?;
             families.extend(created.into_iter().map(|family| (family.id, family)));
@@ -275,14 +282,9 @@ impl Opening {
             self.options.plugins.transactions.is_some(),
         )?;
         let rewritten = left_out::rewrite(families, table_files, &recovered.left_out);
-        recovered.rewritten = rewritten.inspect_err(|_| {
-            // An open that fails leaves the directory as it was.
-            for (id, table) in &recovered.flushed {
-                if let Some(family) = families.get(id) {
-                    table_files.remove(family, table);
-                }
-            }
-        })?;
+        // An open that fails leaves the directory as it was.
+        recovered.rewritten =
+            rewritten.inspect_err(|_| recovered.discard(families, table_files))?;
         Ok(recovered)
     }
 

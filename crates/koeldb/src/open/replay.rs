@@ -18,7 +18,6 @@ use koeldb_base::file_name::{self, FileNumber};
 use koeldb_base::{Error, Result, SeqNo, Timestamp};
 use koeldb_fs::{FileSystem, RandomAccessFile};
 use koeldb_log::{ProblemKind, RecordAndSizes, RecordReader, RecoveryMode, survey};
-use koeldb_lsm::FileMeta;
 use koeldb_lsm::version::{ManifestReport, VersionSet};
 
 use crate::batch::{self, Link, LinkKind};
@@ -33,7 +32,7 @@ use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::info_log::RECOVERY_JOB;
 use crate::state::table_files::TableFiles;
 
-use flush::memory_max;
+use flush::{FlushedTable, discard, memory_max};
 use left_out::{LeftOut, RewrittenTable};
 use verdict::{Irregularity, Stop, Verdict};
 
@@ -48,7 +47,7 @@ pub(crate) struct Recovered {
     pub(crate) last_seqno: SeqNo,
     /// The sequence number after the last one in the logs.
     pub(crate) next_seqno: SeqNo,
-    pub(crate) flushed: Vec<(u32, Arc<FileMeta>)>,
+    pub(crate) flushed: Vec<FlushedTable>,
     /// The newest timestamps that these tables leave out, by column family.
     pub(crate) newest_flushed: BTreeMap<u32, Timestamp>,
     /// Whether replay stopped at damage, in point-in-time mode.
@@ -77,6 +76,16 @@ impl Recovered {
         report.manifest_edits_dropped = manifest.dropped_group_edits;
         report.tables_missing.clone_from(&manifest.missing_tables);
         report
+    }
+
+    /// Removes the files that recovery wrote, if no edit names them.
+    pub(super) fn discard(
+        &self,
+        families: &BTreeMap<u32, Arc<ColumnFamilyData>>,
+        table_files: &TableFiles,
+    ) {
+        discard(&self.flushed, families, table_files);
+        left_out::discard(&self.rewritten, families, table_files);
     }
 }
 
@@ -116,7 +125,7 @@ struct Replay<'a> {
     announcement: Option<FileNumber>,
     /// The position where replay stopped, in point-in-time mode.
     stop: Option<Stop>,
-    flushed: Vec<(u32, Arc<FileMeta>)>,
+    flushed: Vec<FlushedTable>,
     newest_flushed: BTreeMap<u32, Timestamp>,
     /// The prepared sections that are undecided so far.
     sections: Sections,
@@ -308,14 +317,9 @@ fn needed_logs(
 }
 
 impl Replay<'_> {
-    /// Removes the tables that were written.
+    /// Removes the files that were written.
     fn discard_flushed(&self) {
-        for (id, file) in &self.flushed {
-            if let Some(family) = self.families.get(id) {
-                let table = family.tables.paths().of_table(file);
-                let _ = self.table_files.fs.remove_file(&table);
-            }
-        }
+        discard(&self.flushed, self.families, self.table_files);
     }
 
     /// Replays all needed logs, checks the result, and flushes the memtables or keeps them.
@@ -361,7 +365,9 @@ impl Replay<'_> {
         let archive = damaged.map(|log| log.number).collect();
         let last_seqno = self.last_seqno.max(self.last_possible);
         report.last_seqno = last_seqno;
-        report.tables_written = self.flushed.iter().map(|(_, file)| file.number).collect();
+        report.tables_written = self.flushed.iter().map(|it| it.table.number).collect();
+        let blob_files = self.flushed.iter().flat_map(|it| &it.blob_files);
+        report.blob_files_written = blob_files.map(|file| file.number).collect();
         let mut undecided = self.sections.take_prepared();
         undecided.extend(self.sections.take_left_out());
         Ok(Some(Recovered {

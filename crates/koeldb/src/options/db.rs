@@ -398,7 +398,7 @@ option_section! {
         /// Of each column family, the newest tables of level 0 may also be missing, unless an atomic
         /// group was applied to it. Logs with data are kept in `archive`; tables of newer states are
         /// removed. `RecoveryReport::tables_missing` lists the missing tables.
-        [honoured fixed "6.10"] best_efforts_recovery: bool = false, "Not with blob files.",
+        [honoured fixed "6.10"] best_efforts_recovery: bool = false, "",
             set_best_efforts_recovery(on: bool), get_best_efforts_recovery;
         /// Retries of automatic recovery after a retryable background error.
         [honoured fixed "6.12"] max_bgerror_resume_count: i32 = i32::MAX, "≥0; 0 = no automatic resume.",

@@ -61,6 +61,8 @@ pub struct RecoveryReport {
     pub last_seqno: SeqNo,
     /// The tables with recovered data.
     pub tables_written: Vec<FileNumber>,
+    /// The blob files with values of these tables.
+    pub blob_files_written: Vec<FileNumber>,
     /// Removed obsolete files; damaged logs are now in `archive`.
     pub orphans_removed: Vec<String>,
 }

@@ -48,10 +48,12 @@ pub(crate) fn prepopulate(
 /// Values that cannot be read are left out: a read that needs them reports why.
 pub(crate) fn prepopulate_blobs(
     files: &[BlobFileMeta],
+    reason: TableReason,
     options: &ColumnFamilyOptions,
     tables: &TableOpener,
 ) {
-    if options.prepopulate_blob_cache == PrepopulateBlobCache::FlushOnly {
+    let is_wanted = options.prepopulate_blob_cache == PrepopulateBlobCache::FlushOnly;
+    if is_wanted && reason == TableReason::Flush {
         for file in files {
             let _ = tables.prepopulate_blob_cache(file);
         }

@@ -275,11 +275,7 @@ impl TableFiles {
                 partition_bytes: None,
                 deletion_triggers: &options.deletion_triggers(),
                 hash_entries: checks.entries,
-                // A recovery leaves all values in the table.
-                blobs: match reason {
-                    TableReason::Flush => self.blob_spec(&options, family.id, 0, paths),
-                    _ => BlobSpec::unchanged(),
-                },
+                blobs: self.blob_spec(&options, family.id, 0, paths),
             },
         };
         let (begun, cpu) = (self.clock.now(), self.clock.thread_cpu());
@@ -291,7 +287,7 @@ impl TableFiles {
                     .verify(written, 0, &tables, self)
                     .inspect_err(|_| self.remove_blob_files(&tables, &flush.blob_files))?;
                 prepopulate(written.0, reason, &options, 0, &tables);
-                prepopulate_blobs(&flush.blob_files, &options, &tables);
+                prepopulate_blobs(&flush.blob_files, reason, &options, &tables);
             }
             Ok(flush)
         };

@@ -126,6 +126,7 @@ fn collect_entries(
 fn file_number(name: &str) -> Option<u64> {
     let digits = name
         .strip_suffix(".sst")
+        .or_else(|| name.strip_suffix(".blob"))
         .or_else(|| name.strip_suffix(".log"))
         .or_else(|| name.strip_prefix("MANIFEST-"))?;
     digits.parse().ok()
@@ -143,6 +144,8 @@ pub(crate) struct Checker<'c> {
     pub(crate) refusals: AtomicU64,
     /// Images of crashes during recovery.
     pub(crate) second_images: AtomicU64,
+    /// Blob files with values of logs.
+    pub(crate) blob_files: AtomicU64,
 }
 
 impl<'c> Checker<'c> {
@@ -154,6 +157,7 @@ impl<'c> Checker<'c> {
             images: AtomicU64::new(0),
             refusals: AtomicU64::new(0),
             second_images: AtomicU64::new(0),
+            blob_files: AtomicU64::new(0),
         }
     }
 
@@ -203,6 +207,8 @@ impl<'c> Checker<'c> {
                 };
             }
         };
+        let blob_files = db.recovery_report().blob_files_written.len() as u64;
+        self.blob_files.fetch_add(blob_files, Ordering::Relaxed);
         let found = content(&db)?;
         let judged = self.history.judge(&found, &shot.bounds, legality);
         judged.map_err(|error| format!("{error}\n  {}", db.recovery_report()))?;
@@ -349,6 +355,21 @@ pub(crate) fn check_files(
         .collect();
     if tables != live {
         return Err(format!("tables on disk {tables:?}, in the tree {live:?}"));
+    }
+    let blob_files: BTreeSet<String> = after
+        .iter()
+        .filter(|name| name.ends_with(".blob"))
+        .cloned()
+        .collect();
+    let live: BTreeSet<String> = db
+        .live_blob_files()
+        .into_iter()
+        .map(|file| file.name.trim_start_matches('/').to_owned())
+        .collect();
+    if blob_files != live {
+        return Err(format!(
+            "blob files on disk {blob_files:?}, in the tree {live:?}"
+        ));
     }
     let largest = before
         .iter()

@@ -174,6 +174,8 @@ struct Outcome {
     reopened: u64,
     images: u64,
     short_of_threads: u64,
+    /// Blob files with values of logs.
+    blob_files: u64,
 }
 
 /// Failures without an effect on callers: the operation is repeated or not needed.
@@ -236,6 +238,7 @@ fn run(case: Case) -> Result<Outcome, String> {
     }
     session.check_order().map_err(|Trouble(text)| text)?;
     check_crash(&session, case, &mut outcome)?;
+    outcome.blob_files = session.blob_files;
     finish(session, case)?;
     Ok(outcome)
 }
@@ -457,6 +460,7 @@ fn failing_storage_loses_nothing_owed_and_hangs_nobody() {
                             sum.0.reopened += outcome.reopened;
                             sum.0.images += outcome.images;
                             sum.0.short_of_threads += outcome.short_of_threads;
+                            sum.0.blob_files += outcome.blob_files;
                         }
                         Err(text) => {
                             sum.1 += 1;
@@ -483,6 +487,7 @@ fn failing_storage_loses_nothing_owed_and_hangs_nobody() {
             ("reopened", outcome.reopened),
             ("images", outcome.images),
             ("short_of_threads", outcome.short_of_threads),
+            ("blob_files_of_logs", outcome.blob_files),
         ],
         seconds: crate::seconds() - begun,
         failures,
@@ -494,5 +499,9 @@ fn failing_storage_loses_nothing_owed_and_hangs_nobody() {
         } else {
             1
         },
+    );
+    assert!(
+        outcome.blob_files > 0 || !is_whole,
+        "no recovery wrote a blob file"
     );
 }

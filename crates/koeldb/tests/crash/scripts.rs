@@ -88,6 +88,30 @@ fn skipping(options: &mut Options) {
     options.set_wal_recovery_mode(RecoveryMode::SkipAnyCorruptedRecords);
 }
 
+/// Most values go to blob files, which are small.
+fn blob_files(options: &mut Options) {
+    let text = "enable_blob_files=true;min_blob_size=40;blob_file_size=5000;\
+                enable_blob_garbage_collection=true;";
+    options
+        .apply_str(text, &ConfigOptions::new())
+        .expect("options of blob files");
+}
+
+fn unflushed_blob_files(options: &mut Options) {
+    blob_files(options);
+    keep_unflushed(options);
+}
+
+fn blob_files_of_kept_logs(options: &mut Options) {
+    unflushed_blob_files(options);
+    options.set_avoid_flush_during_recovery(true);
+}
+
+fn blob_files_of_later_levels(options: &mut Options) {
+    blob_files(options);
+    options.set_blob_file_starting_level(1);
+}
+
 fn keep_unflushed(options: &mut Options) {
     options.set_avoid_flush_during_shutdown(true);
 }
@@ -602,6 +626,76 @@ pub(crate) const SCRIPTS: &[Script] = &[
             Write(Load::of(10).mix(Everything)),
             Kill,
             Kill,
+        ],
+    ),
+    script(
+        "blob files",
+        unflushed_blob_files,
+        &[
+            Create("a"),
+            Write(Load::of(20).changes(4).long(1500).mix(Everything).synced(6)),
+            FlushFamily("a"),
+            Write(Load::of(20).changes(4).mix(Everything)),
+            Reopen,
+            Write(Load::of(20).changes(4).long(1500).mix(Everything)),
+            Compact,
+            Write(Load::of(10).mix(Everything)),
+            Reopen,
+        ],
+    ),
+    script(
+        "killed with blob files",
+        blob_files,
+        &[
+            Create("a"),
+            Write(Load::of(20).changes(4).mix(Everything).synced(6)),
+            Kill,
+            Write(Load::of(50).changes(4).long(1500).mix(Everything).synced(9)),
+            Kill,
+            Compact,
+            Write(Load::of(10).mix(Everything).synced(4)),
+            Kill,
+            Kill,
+            Drop("a"),
+            Write(Load::of(10).mix(Everything)),
+        ],
+    ),
+    script(
+        "blob files of kept logs",
+        blob_files_of_kept_logs,
+        &[
+            Create("a"),
+            Write(Load::of(10).changes(4).mix(Everything).synced(6)),
+            Kill,
+            Write(Load::of(30).changes(4).long(1500).mix(Everything)),
+            Reopen,
+            Flush,
+            Write(Load::of(30).changes(4).mix(Everything).synced(5)),
+            Kill,
+        ],
+    ),
+    script(
+        "blob files of later levels",
+        blob_files_of_later_levels,
+        &[
+            Write(Load::of(20).mix(Everything).synced(6)),
+            Kill,
+            Compact,
+            Write(Load::of(20).mix(Everything).synced(6)),
+        ],
+    ),
+    script(
+        "repair of blob files",
+        blob_files,
+        &[
+            Create("a"),
+            Write(Load::of(10).changes(4)),
+            Flush,
+            Write(Load::of(10).changes(4)),
+            Kill,
+            Write(Load::of(10).changes(4)),
+            Repair,
+            Write(Load::of(5).changes(4).synced(2)),
         ],
     ),
     script(

@@ -129,6 +129,8 @@ pub(crate) struct Session<'s> {
     pub(crate) lenient: bool,
     /// The number of opens.
     opens: u32,
+    /// Blob files that opens wrote with values of logs.
+    pub(crate) blob_files: u64,
     /// The handle that met the first error.
     failed_at_open: Option<u32>,
     /// An error reached a caller or a listener.
@@ -159,6 +161,7 @@ impl<'s> Session<'s> {
             seed,
             lenient: false,
             opens: 0,
+            blob_files: 0,
             failed_at_open: None,
             surfaced,
         }
@@ -204,6 +207,7 @@ impl<'s> Session<'s> {
     pub(crate) fn open(&mut self) -> Result<(), Trouble> {
         self.opens += 1;
         let db = open_script(self.script, &self.options)?;
+        self.blob_files += db.recovery_report().blob_files_written.len() as u64;
         let known = std::mem::take(&mut self.families);
         if known.is_empty() {
             self.families

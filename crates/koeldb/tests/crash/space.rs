@@ -106,7 +106,7 @@ impl Disk for Mounted {
     }
 }
 
-fn options(disk: &dyn Disk, tiny_manifest: bool) -> Options {
+fn options(disk: &dyn Disk, tiny_manifest: bool, has_blobs: bool) -> Options {
     let mut options = Options::new();
     options
         .create_if_missing(true)
@@ -121,6 +121,13 @@ fn options(disk: &dyn Disk, tiny_manifest: bool) -> Options {
             .set_max_manifest_file_size(1)
             .set_max_manifest_space_amp_pct(0);
     }
+    if has_blobs {
+        options
+            .set_enable_blob_files(true)
+            .set_min_blob_size(300)
+            .set_blob_file_size(16 << 10)
+            .set_enable_blob_gc(true);
+    }
     options
 }
 
@@ -129,6 +136,8 @@ struct Tally {
     cycles: u64,
     failed_writes: u64,
     failed_opens: u64,
+    /// Blob files that opens wrote with values of logs.
+    blob_files: u64,
     slowest_resume: Duration,
 }
 
@@ -245,10 +254,14 @@ fn open_without_space(
     match opened {
         Err(error) if !is_for_want_of_space(&error) => return Err(format!("open: {error}")),
         Err(_) => tally.failed_opens += 1,
-        Ok(db) => drop(db),
+        Ok(db) => {
+            tally.blob_files += db.recovery_report().blob_files_written.len() as u64;
+            drop(db);
+        }
     }
     disk.free();
     let db = Db::open(options, disk.path()).map_err(|error| format!("open with room: {error}"))?;
+    tally.blob_files += db.recovery_report().blob_files_written.len() as u64;
     let content = check::content(&db)?;
     expected.check(&content, true)?;
     // Failed writes that are visible now are permanent.
@@ -259,7 +272,8 @@ fn open_without_space(
 
 fn run(disk: &dyn Disk, seed: u64, cycles: u64) -> Result<Tally, String> {
     let mut tally = Tally::default();
-    let mut options = options(disk, seed.is_multiple_of(2));
+    let has_blobs = !seed.is_multiple_of(2);
+    let mut options = options(disk, (seed / 2).is_multiple_of(2), has_blobs);
     if seed % 3 == 2 {
         options.set_comparator(BytewiseComparatorWithU64Ts);
     }
@@ -293,6 +307,7 @@ fn report(suite: &'static str, seed: u64, begun: f64, tally: &Tally, failures: u
             ("cycles", tally.cycles),
             ("failed_writes", tally.failed_writes),
             ("failed_opens", tally.failed_opens),
+            ("blob_files_of_logs", tally.blob_files),
             (
                 "slowest_resume_ms",
                 u64::try_from(tally.slowest_resume.as_millis()).unwrap_or(u64::MAX),
@@ -318,6 +333,7 @@ fn a_full_disk_loses_nothing_and_is_got_over() {
                 sum.cycles += tally.cycles;
                 sum.failed_writes += tally.failed_writes;
                 sum.failed_opens += tally.failed_opens;
+                sum.blob_files += tally.blob_files;
                 sum.slowest_resume = sum.slowest_resume.max(tally.slowest_resume);
             }
             Err(text) => {
@@ -327,6 +343,7 @@ fn a_full_disk_loses_nothing_and_is_got_over() {
         }
     }
     report("space", seed, begun, &sum, failures, cycles * 2);
+    assert!(sum.blob_files > 0, "no recovery wrote a blob file");
 }
 
 /// Like the previous test, on a real file system; needs the right to mount one.
@@ -352,7 +369,7 @@ fn a_full_file_system_loses_nothing_and_is_got_over() {
 #[test]
 fn without_file_names_left_nothing_is_lost() {
     let disk = Memory(MemoryFileSystem::new());
-    let options = options(&disk, false);
+    let options = options(&disk, false, false);
     let mut expected = Expected {
         entries: Entries::new(),
         uncertain: Vec::new(),

@@ -22,6 +22,8 @@ struct Tally {
     second_images: u64,
     moments: u64,
     refusals: u64,
+    /// Blob files with values of logs.
+    blob_files: u64,
     failures: Vec<String>,
 }
 
@@ -61,17 +63,19 @@ fn sweep(script: &Script, sampling: Sampling, lie: Option<FaultRule>) -> Tally {
     tally.images = checker.images.into_inner();
     tally.second_images = checker.second_images.into_inner();
     tally.refusals = checker.refusals.into_inner();
+    tally.blob_files = checker.blob_files.into_inner();
     tally
 }
 
 fn report(script: &Script, sampling: Sampling, tally: &Tally) {
     eprintln!(
-        "{}: {} operations, {} images, {} of them during recovery, {} refused, {} failures",
+        "{}: {} operations, {} images, {} of them during recovery, {} refused, {} blob files of logs, {} failures",
         script.name,
         tally.moments,
         tally.images,
         tally.second_images,
         tally.refusals,
+        tally.blob_files,
         tally.failures.len()
     );
     for failure in tally.failures.iter().take(FAILURES_SHOWN) {
@@ -100,7 +104,8 @@ fn a_crash_at_any_operation_loses_nothing_owed() {
     let chosen = SCRIPTS
         .iter()
         .filter(|script| only.as_deref().is_none_or(|name| script.name == name));
-    let waiting: Mutex<VecDeque<&Script>> = Mutex::new(chosen.collect());
+    let chosen: VecDeque<&Script> = chosen.collect();
+    let waiting = Mutex::new(chosen.clone());
     let sum: Mutex<Tally> = Mutex::default();
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -118,6 +123,7 @@ fn a_crash_at_any_operation_loses_nothing_owed() {
                     sum.second_images += tally.second_images;
                     sum.moments += tally.moments;
                     sum.refusals += tally.refusals;
+                    sum.blob_files += tally.blob_files;
                     sum.failures.extend(tally.failures);
                 }
             });
@@ -137,11 +143,17 @@ fn a_crash_at_any_operation_loses_nothing_owed() {
             ("images", sum.images),
             ("recovery_images", sum.second_images),
             ("refused", sum.refusals),
+            ("blob_files_of_logs", sum.blob_files),
         ],
         seconds: crate::seconds() - begun,
         failures: sum.failures.len() as u64,
     }
     .finish("images", floor);
+    let has_blobs = |script: &Script| script.name == "killed with blob files";
+    assert!(
+        sum.blob_files > 0 || !chosen.iter().any(|script| has_blobs(script)),
+        "no recovery wrote a blob file"
+    );
 }
 
 /// The sweep detects each kind of omitted sync.
@@ -162,17 +174,22 @@ fn a_sync_that_is_left_out_is_found_out() {
             "CURRENT",
             lie().kind(|kind| matches!(kind, FileKind::Temporary(_))),
         ),
+        (
+            "blob files",
+            lie().kind(|kind| matches!(kind, FileKind::Blob(_))),
+        ),
         ("directories", lie().on(&[Operation::SyncDir])),
     ];
-    let script = SCRIPTS
-        .iter()
-        .find(|script| script.name == "manifest roll")
-        .unwrap();
     let sampling = Sampling {
         seed: crate::seed(),
         one_in: 16,
     };
     for (what, lie) in lies {
+        let name = match what {
+            "blob files" => "blob files",
+            _ => "manifest roll",
+        };
+        let script = SCRIPTS.iter().find(|script| script.name == name).unwrap();
         let tally = sweep(script, sampling, Some(lie));
         assert!(
             !tally.failures.is_empty(),

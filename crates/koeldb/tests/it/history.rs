@@ -60,6 +60,8 @@ struct Figures {
     policies_decided: AtomicU64,
     refusals: AtomicU64,
     entries: AtomicU64,
+    /// Blob files that KoelDB wrote with values of logs.
+    blob_files: AtomicU64,
     /// Histories that ended early, in a call of RocksDB that waits for ever.
     unanswered: AtomicU64,
 }
@@ -399,6 +401,7 @@ fn rocksdb_and_we_agree_on_random_histories() {
             ("policies_decided", figure(&figures.policies_decided)),
             ("refusals", figure(&figures.refusals)),
             ("entries", figure(&figures.entries)),
+            ("blob_files_of_logs", figure(&figures.blob_files)),
             ("unanswered", figure(&figures.unanswered)),
         ],
         seconds: (SystemClock.now() - begun).as_secs_f64(),

@@ -23,6 +23,7 @@ mod blob_collection;
 mod blob_copies;
 mod blob_files;
 mod blob_reads;
+mod blob_recovery;
 mod blob_repair;
 mod call_options;
 mod change_feed;

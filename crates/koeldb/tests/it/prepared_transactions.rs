@@ -256,7 +256,7 @@ fn golden_directories_are_decided_transaction_by_transaction() {
 
 /// Opens a directory of both column families, whose operands are appended.
 fn builder_of_history(options: &Options) -> DbBuilder {
-    let mut appending = ColumnFamilyOptions::new();
+    let mut appending = ColumnFamilyOptions::from(options);
     appending.set_merge_operator(StringAppend::new(","));
     let mut builder = Db::builder(options);
     for name in ["default", "other"] {
@@ -437,8 +437,13 @@ fn undecided_transactions_of_random_histories_are_taken_out() {
     };
     let mut locking = Options::new();
     locking.set_transactions(&TransactionDbOptions::new());
-    let (mut decided, count) = (0, Floors::chosen().of(12, 120, 1_200));
+    let (mut decided, mut blob_files) = (0, 0);
+    let count = Floors::chosen().of(12, 120, 1_200);
     for seed in 0..count {
+        locking
+            .set_disable_auto_compactions(true)
+            .set_enable_blob_files(seed % 3 > 0)
+            .set_min_blob_size(seed % 5);
         let policy = ["WRITE_PREPARED", "WRITE_UNPREPARED"][usize::from(seed % 2 == 1)];
         let dir = ScratchDir::new();
         let settings = [policy, &seed.to_string(), "undecided"];
@@ -455,6 +460,16 @@ fn undecided_transactions_of_random_histories_are_taken_out() {
             }
         };
         decided += 1;
+        blob_files += db.recovery_report().blob_files_written.len();
+        // The replay that met the transaction left no file.
+        let tables = db.live_files().into_iter().map(|file| file.name);
+        let live: BTreeSet<String> = tables
+            .chain(db.live_blob_files().into_iter().map(|file| file.name))
+            .collect();
+        let found = data_files(dir.path()).into_keys();
+        let found = found.filter(|name| name.ends_with(".sst") || name.ends_with(".blob"));
+        let found: BTreeSet<String> = found.map(|name| format!("/{name}")).collect();
+        assert_eq!(found, live, "{settings:?}");
         assert_eq!(names(&db), ["last"], "{settings:?}");
         assert_eq!(content_of(&db), entries, "{settings:?}");
         let found = db.prepared_transaction("last").unwrap();
@@ -472,8 +487,8 @@ fn undecided_transactions_of_random_histories_are_taken_out() {
         drop(db);
         is_read_in_every_way(java, dir.path(), &content, &settings.join(" "));
     }
-    assert!(decided > 0, "of {count}");
-    eprintln!("{decided} of {count} decided");
+    assert!(decided > 0 && blob_files > 0, "of {count}");
+    eprintln!("{decided} of {count} decided, {blob_files} blob files");
 }
 
 #[test]

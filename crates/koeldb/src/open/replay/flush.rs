@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use koeldb_base::Result;
 use koeldb_base::file_name::FileNumber;
+use koeldb_lsm::FileMeta;
 use koeldb_lsm::job::LiveSnapshots;
+use koeldb_lsm::version::BlobFileMeta;
 use koeldb_table::builder::TableReason;
 
 use super::Replay;
@@ -14,6 +16,14 @@ use crate::report::RecoveryReport;
 use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::info_log::RECOVERY_JOB;
 use crate::state::table_files::TableFiles;
+
+/// A table that a recovery wrote, which is not part of a version yet.
+pub(crate) struct FlushedTable {
+    pub(crate) family: u32,
+    pub(crate) table: Arc<FileMeta>,
+    /// The new blob files to which the table refers.
+    pub(crate) blob_files: Vec<BlobFileMeta>,
+}
 
 impl Replay<'_> {
     /// Flushes memtables that are full, between two replayed batches.
@@ -106,8 +116,12 @@ impl Replay<'_> {
             epoch,
             TableReason::Recovery,
         )?;
-        if let Some(file) = flush.file {
-            self.flushed.push((family.id, Arc::new(file)));
+        if let Some(table) = flush.file {
+            self.flushed.push(FlushedTable {
+                family: family.id,
+                table: Arc::new(table),
+                blob_files: flush.blob_files,
+            });
         }
         if let Some(newest) = newest {
             let known = self.newest_flushed.entry(family.id).or_insert(newest);
@@ -117,6 +131,20 @@ impl Replay<'_> {
         }
         family.renew_memtable();
         Ok(())
+    }
+}
+
+/// Removes tables and their blob files; what remains of them is removed by the next open.
+pub(super) fn discard(
+    flushed: &[FlushedTable],
+    families: &BTreeMap<u32, Arc<ColumnFamilyData>>,
+    table_files: &TableFiles,
+) {
+    for flushed in flushed {
+        if let Some(family) = families.get(&flushed.family) {
+            table_files.remove(family, &flushed.table);
+            table_files.remove_blob_files(&family.tables, &flushed.blob_files);
+        }
     }
 }
 

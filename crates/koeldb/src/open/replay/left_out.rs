@@ -114,15 +114,24 @@ pub(crate) fn rewrite(
                 }),
                 Ok(None) => {}
                 Err(error) => {
-                    for RewrittenTable { family, new, .. } in &rewritten {
-                        if let (Some(family), Some(table)) = (families.get(family), new) {
-                            table_files.remove(family, table);
-                        }
-                    }
+                    discard(&rewritten, families, table_files);
                     return Err(error);
                 }
             }
         }
     }
     Ok(rewritten)
+}
+
+/// Removes the new tables; what remains of them is removed by the next open.
+pub(super) fn discard(
+    rewritten: &[RewrittenTable],
+    families: &BTreeMap<u32, Arc<ColumnFamilyData>>,
+    table_files: &TableFiles,
+) {
+    for RewrittenTable { family, new, .. } in rewritten {
+        if let (Some(family), Some(table)) = (families.get(family), new) {
+            table_files.remove(family, table);
+        }
+    }
 }

@@ -109,6 +109,10 @@ impl History<'_> {
             Err(error) if self.is_permitted(&error) => return Ok(None),
             Err(error) => return Err(error),
         };
+        let blob_files = &ours.db.recovery_report().blob_files_written;
+        self.figures
+            .blob_files
+            .fetch_add(blob_files.len() as u64, Ordering::Relaxed);
         let mut found = ours.names();
         found.sort();
         let mut names: Vec<String> = self.families.iter().map(|f| f.name.clone()).collect();
