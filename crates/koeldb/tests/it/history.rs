@@ -408,6 +408,10 @@ fn rocksdb_and_we_agree_on_random_histories() {
         failures: failures.len() as u64,
     }
     .finish("histories", count);
+    assert!(
+        count < 50 || figure(&figures.blob_files) > 0,
+        "no recovery of KoelDB wrote a blob file"
+    );
     let unanswered = figure(&figures.unanswered);
     assert!(
         unanswered * 10 <= count.max(10),
