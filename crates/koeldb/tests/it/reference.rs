@@ -209,6 +209,7 @@ fn reference(infos: &[OptionInfo]) -> String {
         out.push('\n');
     }
     calls(&mut out, Options::call_registry());
+    out.push_str(OTHERS);
     out.truncate(out.trim_end().len());
     out.push('\n');
     out
@@ -243,6 +244,49 @@ so they are in no option string and no OPTIONS file. `set_` and the name of an o
 unless the struct's documentation has another one.
 
 ";
+
+const OTHERS: &str = "\
+## Named otherwise, or absent
+
+What RocksDB's headers declare as an option and no table above has:
+
+| option of RocksDB | here |
+|---|---|
+| `compaction_service`, `sst_file_manager`, `write_buffer_manager` | setters of `Options` with these names; they are objects, and have no texts |
+| `table_properties_collector_factories` | `table_properties_collectors`, of those that are built in |
+| `disableWAL` | `WriteOptions::disable_wal` |
+| `backup_dir`, `backup_env` | the argument of `BackupEngine::open`; `BackupEngineOptions::set_env` |
+| `cmp` | the comparator of the column family |
+| `occ_lock_buckets`, `shared_lock_buckets`, `validate_policy` | absent; `validation_tier` of a transaction says where its commit looks for conflicts |
+| `timeout` | the argument of `Db::wait_for_compact` |
+| `flush`, `abort_on_pause`, `close_db`, `wait_for_purge` | absent: call `Db::flush` before, and `Db::close` after `Db::wait_for_compact` |
+| `include_files`, `include_memtables`, `include_blob_files`, `files_size_error_margin` | absent: `Db::approximate_sizes` counts tables |
+| `range`, `property_bag` | the ranges of a multi-scan; each has no more options |
+| `wal_size_for_flush`, `include_checksum_info` | `CheckpointOptions::set_log_size_for_flush`; `LiveFile` has the checksums |
+| `allow_resumption` | absent: a remote compaction begins anew |
+| `max_trace_file_size`, `filter`, `sampling_frequency`, `preserve_write_order` | absent: there are no traces |
+| `row_cache`, `persistent_cache` | absent: the block cache is the only cache of entries |
+| `cache_usage_options`, `options`, `options_overrides`, `charged` | absent |
+| `compaction_thread_limiter` | absent: `max_background_jobs` limits all column families together |
+| `checksum_handoff_file_types`, `calculate_sst_write_lifetime_hint_set` | absent |
+| `blob_direct_write_partition_strategy` | absent, as `enable_blob_direct_write` is refused |
+";
+
+/// The names of options in the headers of RocksDB 11.9: a struct and its members on each line.
+const ROCKSDB_OPTIONS: &str = include_str!("reference/rocksdb_options.txt");
+
+#[test]
+fn every_option_of_the_headers_of_rocksdb_is_named() {
+    let text = reference(Options::registry());
+    let structs = ROCKSDB_OPTIONS
+        .lines()
+        .filter_map(|line| line.split_once(": "));
+    let all = structs.flat_map(|(of, names)| names.split(' ').map(move |name| (of, name)));
+    let unnamed: Vec<_> = all
+        .filter(|(_, name)| !text.contains(&format!("`{name}`")))
+        .collect();
+    assert!(unnamed.is_empty(), "{unnamed:?}");
+}
 
 /// The table of options without effect and refused ones, by feature.
 fn missing(infos: &[OptionInfo]) -> String {

@@ -103,6 +103,11 @@ const CALL_STRUCTS: &[(&str, &str)] = &[
     ("CompactRangeOptions", "options/manual_compaction.rs"),
     ("CompactionOptions", "options/manual_compaction.rs"),
     ("IngestExternalFileOptions", "copies/ingest/options.rs"),
+    ("TransactionDbOptions", "options/transaction.rs"),
+    ("TransactionOptions", "options/transaction.rs"),
+    ("BackupEngineOptions", "copies/backup/options.rs"),
+    ("CreateBackupOptions", "copies/backup/options.rs"),
+    ("RestoreOptions", "copies/backup/options.rs"),
 ];
 
 /// The fields of a struct that its module shows, which are the options.
@@ -123,6 +128,7 @@ fn names_its_default(methods: &str, option: &str) -> bool {
         format!(" {option}: "),
         format!(" {option},"),
         format!("self.{option} = "),
+        format!("self.{option}.push("),
     ];
     let lines: Vec<_> = methods.lines().collect();
     let is_setter = |line: &str| {

@@ -80,7 +80,7 @@ impl BackupEngine {
         db: &Db,
         options: &CreateBackupOptions,
     ) -> Result<Backup> {
-        let flush = match options.flush {
+        let flush = match options.flush_before_backup {
             true => FlushPolicy::Always,
             // Only if there are writes without the log, which no copied log would have.
             false => FlushPolicy::LogsOver(u64::MAX),
@@ -124,7 +124,7 @@ impl BackupEngine {
         let (mut items, mut excluded) = (Vec::new(), Vec::new());
         for file in capture.tables(&db.inner().context)? {
             let item = self.table_item(backups, id, db, file)?;
-            match &options.exclude {
+            match &options.exclude_files {
                 Some(exclude) if exclude(item.path.as_str()) => excluded.push(item.path),
                 _ => items.push(item),
             }
@@ -133,7 +133,7 @@ impl BackupEngine {
         for file in capture.other_files(&db.inner().context)? {
             if file.blob.is_some() {
                 let item = self.blob_item(backups, id, db, file, &notes)?;
-                match &options.exclude {
+                match &options.exclude_files {
                     Some(exclude) if exclude(item.path.as_str()) => excluded.push(item.path),
                     _ => items.push(item),
                 }
@@ -237,7 +237,7 @@ impl BackupEngine {
         table: &CapturedTable,
         recorded: Option<u32>,
     ) -> Result<BackupPath> {
-        let session_id = match self.options.naming {
+        let session_id = match self.options.share_files_with_checksum_naming {
             ShareFilesNaming::LegacyCrc32cAndFileSize => String::new(),
             _ => session_id_of(&db.inner().families, table)?,
         };
@@ -248,17 +248,15 @@ impl BackupEngine {
             };
             return Ok(BackupPath::by_checksum(&file.name, crc32c, file.bytes));
         }
-        let has_size = self.options.naming == ShareFilesNaming::UseDbSessionIdAndFileSize;
+        let has_size = self.options.share_files_with_checksum_naming
+            == ShareFilesNaming::UseDbSessionIdAndFileSize;
         let bytes = has_size.then_some(file.bytes);
         Ok(BackupPath::by_session(&file.name, &session_id, bytes))
     }
 
     /// Reads a file of the database at the backup rate; returns its crc32c.
     fn read_checksum(&self, db: &Db, source: &Path, bytes: u64) -> Result<u32> {
-        let pace = Pace::new(
-            &self.options.env.clock,
-            self.options.backup_bytes_per_second,
-        );
+        let pace = Pace::new(&self.options.env.clock, self.options.backup_rate_limit);
         let transfer = Transfer {
             from: &*db.inner().context.fs,
             ..self.transfer(&pace, &|_| ())
@@ -335,10 +333,7 @@ impl BackupEngine {
                 progress(sum, total);
             }
         };
-        let pace = Pace::new(
-            &self.options.env.clock,
-            self.options.backup_bytes_per_second,
-        );
+        let pace = Pace::new(&self.options.env.clock, self.options.backup_rate_limit);
         let outcomes = Transfer {
             from: &*db.inner().context.fs,
             ..self.transfer(&pace, &progress)

@@ -287,10 +287,7 @@ impl BackupEngine {
     pub fn verify_backup(&self, id: BackupId, checksums: bool) -> Result<()> {
         let backup = self.backup(id)?;
         let _operation = self.begin_operation();
-        let pace = Pace::new(
-            &self.options.env.clock,
-            self.options.backup_bytes_per_second,
-        );
+        let pace = Pace::new(&self.options.env.clock, self.options.backup_rate_limit);
         let transfer = self.transfer(&pace, &|_| ());
         let mut buffer = Vec::new();
         for (file, &bytes) in backup.meta.files.iter().zip(&backup.bytes) {
@@ -346,7 +343,7 @@ impl BackupEngine {
             to: &*self.fs,
             purpose: Purpose::Backup,
             pace,
-            threads: self.options.threads,
+            threads: self.options.max_background_operations,
             must_link: false,
             stop: Some(&self.stop),
             progress,

@@ -19,12 +19,12 @@ pub struct BackupEngineOptions {
     pub(super) env: Env,
     pub(super) share_table_files: bool,
     pub(super) share_files_with_checksum: bool,
-    pub(super) naming: ShareFilesNaming,
+    pub(super) share_files_with_checksum_naming: ShareFilesNaming,
     pub(super) backup_log_files: bool,
     pub(super) schema_version: u32,
-    pub(super) threads: usize,
-    pub(super) backup_bytes_per_second: u64,
-    pub(super) restore_bytes_per_second: u64,
+    pub(super) max_background_operations: usize,
+    pub(super) backup_rate_limit: u64,
+    pub(super) restore_rate_limit: u64,
 }
 
 impl Default for BackupEngineOptions {
@@ -42,12 +42,12 @@ impl BackupEngineOptions {
             env: Env::default(),
             share_table_files: true,
             share_files_with_checksum: true,
-            naming: ShareFilesNaming::UseDbSessionIdAndFileSize,
+            share_files_with_checksum_naming: ShareFilesNaming::UseDbSessionIdAndFileSize,
             backup_log_files: true,
             schema_version: 1,
-            threads: cores.map_or(1, std::num::NonZero::get).min(4),
-            backup_bytes_per_second: 0,
-            restore_bytes_per_second: 0,
+            max_background_operations: cores.map_or(1, std::num::NonZero::get).min(4),
+            backup_rate_limit: 0,
+            restore_rate_limit: 0,
         }
     }
 
@@ -77,7 +77,7 @@ impl BackupEngineOptions {
     ///
     /// Default: `UseDbSessionIdAndFileSize`.
     pub fn set_share_files_with_checksum_naming(&mut self, naming: ShareFilesNaming) -> &mut Self {
-        self.naming = naming;
+        self.share_files_with_checksum_naming = naming;
         self
     }
 
@@ -99,19 +99,19 @@ impl BackupEngineOptions {
     ///
     /// Default: the number of processors, at most 4.
     pub fn set_max_background_operations(&mut self, threads: usize) -> &mut Self {
-        self.threads = threads.max(1);
+        self.max_background_operations = threads.max(1);
         self
     }
 
     /// Limits the reads of backups to this many bytes per second; 0, the default, for no limit.
     pub fn set_backup_rate_limit(&mut self, bytes: u64) -> &mut Self {
-        self.backup_bytes_per_second = bytes;
+        self.backup_rate_limit = bytes;
         self
     }
 
     /// Limits the reads of restorations to this many bytes per second; 0, the default, for no limit.
     pub fn set_restore_rate_limit(&mut self, bytes: u64) -> &mut Self {
-        self.restore_bytes_per_second = bytes;
+        self.restore_rate_limit = bytes;
         self
     }
 }
@@ -119,9 +119,9 @@ impl BackupEngineOptions {
 /// Options of one backup.
 #[derive(Clone, Default)]
 pub struct CreateBackupOptions {
-    pub(super) flush: bool,
+    pub(super) flush_before_backup: bool,
     pub(super) app_metadata: Vec<u8>,
-    pub(super) exclude: Option<Exclude>,
+    pub(super) exclude_files: Option<Exclude>,
     pub(super) progress: Option<Progress>,
 }
 
@@ -137,7 +137,7 @@ impl CreateBackupOptions {
     /// When off, they are flushed only if they have writes with the log disabled, which the logs do
     /// not have. (RocksDB leaves those out.)
     pub fn set_flush_before_backup(&mut self, flush: bool) -> &mut Self {
-        self.flush = flush;
+        self.flush_before_backup = flush;
         self
     }
 
@@ -160,7 +160,7 @@ impl CreateBackupOptions {
         &mut self,
         exclude: impl Fn(&str) -> bool + Send + Sync + 'static,
     ) -> &mut Self {
-        self.exclude = Some(Arc::new(exclude));
+        self.exclude_files = Some(Arc::new(exclude));
         self
     }
 
@@ -181,7 +181,7 @@ impl CreateBackupOptions {
 impl fmt::Debug for CreateBackupOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CreateBackupOptions")
-            .field("flush", &self.flush)
+            .field("flush_before_backup", &self.flush_before_backup)
             .finish_non_exhaustive()
     }
 }
@@ -233,7 +233,7 @@ impl RestoreOptions {
         self
     }
 
-    /// Adds a directory of backups that is searched for excluded files.
+    /// Adds a directory of backups that is searched for excluded files. By default there is none.
     ///
     /// Default: none.
     pub fn add_alternate_dir(&mut self, directory: impl Into<PathBuf>) -> &mut Self {

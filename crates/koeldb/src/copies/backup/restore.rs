@@ -206,10 +206,7 @@ impl BackupEngine {
         if options.mode == RestoreMode::PurgeAllFiles {
             return Ok(kept);
         }
-        let pace = Pace::new(
-            &self.options.env.clock,
-            self.options.restore_bytes_per_second,
-        );
+        let pace = Pace::new(&self.options.env.clock, self.options.restore_rate_limit);
         let transfer = self.transfer(&pace, &|_| ());
         let mut buffer = Vec::new();
         for source in sources {
@@ -269,10 +266,7 @@ impl BackupEngine {
                 progress(sum, total);
             }
         };
-        let pace = Pace::new(
-            &self.options.env.clock,
-            self.options.restore_bytes_per_second,
-        );
+        let pace = Pace::new(&self.options.env.clock, self.options.restore_rate_limit);
         let transfer: Transfer<'_> = self.transfer(&pace, &progress);
         transfer.run(&transfers).map(|_| ())
     }
