@@ -274,8 +274,9 @@ impl<'a> MergeCounts<'a> {
         }
         let stopwatch = Stopwatch::start();
         let merged = merge();
+        let nanos = u64::try_from(stopwatch.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.statistics.add_all(&[
-            (Ticker::MergeOperationTotalTime, stopwatch.nanos()),
+            (Ticker::MergeOperationTotalTime, nanos),
             (Ticker::NumberMergeFailures, u64::from(merged.is_err())),
         ]);
         merged

@@ -1,6 +1,6 @@
 //! The time of one operation, for statistics.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::names::HistogramKind;
 use super::statistics::Statistics;
@@ -27,14 +27,14 @@ impl Stopwatch {
         statistics.map(|_| Stopwatch::start())
     }
 
-    /// The time since the start, in nanoseconds.
+    /// The time since the start.
     #[must_use]
-    pub fn nanos(self) -> u64 {
-        u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    pub fn elapsed(self) -> Duration {
+        self.0.elapsed()
     }
 
     /// Records the time since the start, in microseconds, in a histogram.
     pub fn record(self, statistics: &Statistics, kind: HistogramKind) {
-        statistics.record(kind, self.nanos() / 1000);
+        statistics.record_micros(kind, self.elapsed());
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use koeldb_base::key::user_key;
 use koeldb_base::range_del::RunTombstones;
-use koeldb_base::stats::Ticker;
+use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::{Fault, Lookup, Result};
 use koeldb_table::cuckoo::level::CuckooLevel;
 use koeldb_table::cuckoo::table::CuckooTable;
@@ -332,6 +332,7 @@ impl Version {
         if let Some(statistics) = &tables.context().statistics {
             let found = visitors.iter().filter(|lookup| lookup.has_value()).count();
             statistics.add(hit_of(level), found as u64);
+            statistics.record(HistogramKind::SstBatchSize, visitors.len() as u64);
         }
         for (index, lookup) in indices.into_iter().zip(visitors) {
             done[index] |= lookup.is_settled();

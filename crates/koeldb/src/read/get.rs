@@ -265,12 +265,10 @@ impl Reads {
     /// Records a point read in the statistics: keys, bytes and elapsed time.
     #[cold]
     pub(super) fn record_get(&self, found: Option<&PinnedSlice>, begun: std::time::Duration) {
+        let bytes = found.map_or(0, |value| value.len()) as u64;
         self.context.count(Ticker::NumberKeysRead, 1);
-        if let Some(value) = found {
-            self.context.count(Ticker::BytesRead, value.len() as u64);
-            self.context
-                .record(HistogramKind::BytesPerRead, value.len() as u64);
-        }
+        self.context.count(Ticker::BytesRead, bytes);
+        self.context.record(HistogramKind::BytesPerRead, bytes);
         self.context.record_elapsed(HistogramKind::DbGet, begun);
     }
 }

@@ -116,7 +116,7 @@ pub(crate) struct Scan<'h, C> {
 
 /// The internal entries that a scan has passed without showing them (`NUMBER_ITER_SKIP`).
 ///
-/// The drop adds them to the statistics.
+/// The drop adds them to the statistics. Unlike in RocksDB, the value under merged operands counts.
 struct Skipped<'h> {
     count: u64,
     statistics: Option<&'h Statistics>,

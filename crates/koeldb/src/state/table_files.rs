@@ -118,6 +118,7 @@ impl TableFiles {
             blob_cache: (options.blob_cache.as_ref()).map(|cache| cache.blocks().clone()),
             statistics: self.statistics.clone(),
             limits: limits(self.untrusted),
+            last_level: u32::try_from(options.num_levels.saturating_sub(1)).ok(),
             ..TableReadContext::default()
         };
         let fs = Arc::clone(&self.fs);

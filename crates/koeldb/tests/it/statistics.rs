@@ -10,9 +10,10 @@ use koeldb::{
     BackupEngine, BackupEngineOptions, BlockBasedOptions, BoxError, Cache, ColumnFamilyOptions,
     CompactRangeOptions, CompactionStyle, Compression, Db, Decision, Env, FifoCompactionOptions,
     FileTemperatureAge, FixedPrefix, IteratorMode, MergeOperands, MergeOperator, Options,
-    ReadOptions, SstFileWriter, Temperature, TransactionDbOptions, WriteOptions,
+    ReadOptions, SstFileWriter, StringAppend, Temperature, TransactionDbOptions, WriteOptions,
 };
 
+use crate::rocksdb::Java;
 use crate::scratch::ScratchDir;
 
 fn sources(directory: &Path, text: &mut String) {
@@ -371,4 +372,109 @@ fn a_workload_moves_every_declared_ticker_and_histogram() {
     drop(db);
     let plain = Db::open(&Options::new(), &path);
     assert!(plain.is_err() || plain.unwrap().statistics().is_none());
+}
+
+/// Writes tables on levels 2, 1 and 0, and a memtable, as `Counters.java` does.
+fn write_levels(db: &Db) {
+    let key = |number: u32| format!("key{number:04}");
+    let put = |numbers: std::ops::Range<u32>, step| {
+        for number in numbers.step_by(step) {
+            db.put(key(number), format!("value {number}")).unwrap();
+        }
+    };
+    for level in [2, 1] {
+        put(100 * level..100 * level + 90, 1);
+        db.flush().unwrap();
+        let new = db.live_files().into_iter().filter(|file| file.level == 0);
+        let new: Vec<_> = new.map(|file| file.directory.join(file.name)).collect();
+        db.default_cf().compact_files(&new, level).unwrap();
+    }
+    put(0..150, 3);
+    for number in (0..100).step_by(10) {
+        db.delete(key(number + 100)).unwrap();
+        db.merge(key(number + 200), "operand").unwrap();
+    }
+    db.flush().unwrap();
+    put(0..50, 5);
+    for number in (0..100).step_by(20) {
+        db.merge(key(number + 200), "again").unwrap();
+    }
+}
+
+/// Reads the database of [`write_levels`], as `Counters.java` does.
+fn read_levels(db: &Db) {
+    let key = |number: u32| format!("key{number:04}");
+    for number in 0..310 {
+        db.get(key(number)).unwrap();
+    }
+    let keys: Vec<_> = (0..310).step_by(10).map(key).collect();
+    assert_eq!(db.multi_get(&keys).len(), keys.len());
+    let mut cursor = db.cursor();
+    let mut found = cursor.seek_to_first().unwrap();
+    while found {
+        found = cursor.next().unwrap();
+    }
+    found = cursor.seek_to_last().unwrap();
+    while found {
+        found = cursor.prev().unwrap();
+    }
+    for number in (0..310).step_by(31) {
+        if cursor.seek(key(number)).unwrap() {
+            cursor.next().unwrap();
+        }
+    }
+    assert!(!cursor.seek(key(500)).unwrap());
+}
+
+#[test]
+fn the_same_reads_have_the_counts_of_rocksdb() {
+    let Some(java) = Java::find() else {
+        return;
+    };
+    let dir = ScratchDir::new();
+    let statistics = Statistics::new();
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .set_statistics(statistics.clone())
+        .set_level_compaction_dynamic_level_bytes(false)
+        .set_disable_auto_compactions(true)
+        .set_merge_operator(StringAppend::new(","));
+    let db = Db::open(&options, dir.join("ours")).unwrap();
+    write_levels(&db);
+    statistics.reset();
+    read_levels(&db);
+    let (ours, theirs) = (statistics.to_string(), java.counters(&dir.join("theirs")));
+    for name in [
+        "rocksdb.memtable.hit",
+        "rocksdb.memtable.miss",
+        "rocksdb.l0.hit",
+        "rocksdb.l1.hit",
+        "rocksdb.l2andup.hit",
+        "rocksdb.number.keys.read",
+        "rocksdb.bytes.read",
+        "rocksdb.number.db.seek",
+        "rocksdb.number.db.next",
+        "rocksdb.number.db.prev",
+        "rocksdb.number.db.seek.found",
+        "rocksdb.number.db.next.found",
+        "rocksdb.number.db.prev.found",
+        "rocksdb.db.iter.bytes.read",
+        "rocksdb.num.iterator.created",
+        "rocksdb.num.iterator.deleted",
+        "rocksdb.number.multiget.get",
+        "rocksdb.number.multiget.keys.read",
+        "rocksdb.number.multiget.bytes.read",
+        "rocksdb.number.multiget.keys.found",
+        "rocksdb.bytes.per.read",
+        "rocksdb.read.num.merge_operands",
+        "rocksdb.sst.batch.size",
+    ] {
+        let line_of = |text: &str| {
+            let is_named = |line: &&str| line.split(' ').next() == Some(name);
+            text.lines().find(is_named).map(str::to_owned)
+        };
+        assert!(line_of(&ours).is_some(), "{name}");
+        assert_eq!(line_of(&ours), line_of(&theirs), "{name}");
+    }
 }
