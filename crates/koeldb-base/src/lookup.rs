@@ -308,6 +308,17 @@ impl Lookup {
         !matches!(self.state, LookupState::Searching)
     }
 
+    /// Whether the answer is final and is a value, or merge operands (`GetContext::kFound`).
+    #[inline]
+    #[must_use]
+    pub fn has_value(&self) -> bool {
+        match self.state {
+            LookupState::Searching => false,
+            LookupState::Deleted | LookupState::Hidden(_) => !self.operands.is_empty(),
+            _ => true,
+        }
+    }
+
     /// Whether a range tombstone covers the key.
     #[inline]
     #[must_use]

@@ -11,6 +11,7 @@ use crate::entity::{self, ColumnValue, Entity};
 use crate::error::{BoxError, Error, ErrorDetail, ErrorKind, Result};
 use crate::limits::ENTRY_BYTES_MAX;
 use crate::pinned::PinnedSlice;
+use crate::stats::{HistogramKind, Statistics, Stopwatch, Ticker};
 
 /// An operator that combines an existing value and operands into a new value.
 pub trait MergeOperator: Send + Sync + 'static {
@@ -238,6 +239,50 @@ pub trait FetchBlob: Sync {
     }
 }
 
+/// The statistics that count full merges.
+#[derive(Clone, Copy, Debug)]
+pub struct MergeCounts<'a> {
+    statistics: &'a Statistics,
+    of_reads: bool,
+}
+
+impl<'a> MergeCounts<'a> {
+    /// Counts the merges of reads, and their operands; `None` without statistics.
+    #[inline]
+    #[must_use]
+    pub fn of_reads(statistics: Option<&'a Statistics>) -> Option<Self> {
+        statistics.map(|statistics| MergeCounts {
+            statistics,
+            of_reads: true,
+        })
+    }
+
+    /// Counts the merges of flushes and compactions; `None` without statistics.
+    #[must_use]
+    pub fn of_jobs(statistics: Option<&'a Statistics>) -> Option<Self> {
+        statistics.map(|statistics| MergeCounts {
+            statistics,
+            of_reads: false,
+        })
+    }
+
+    /// Makes a merge of `operands` operands, and counts it.
+    fn measured<E>(&self, operands: usize, merge: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+        if self.of_reads {
+            self.statistics
+                .record(HistogramKind::ReadNumMergeOperands, operands as u64);
+        }
+        let stopwatch = Stopwatch::start();
+        let merged = merge();
+        let nanos = u64::try_from(stopwatch.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.statistics.add_all(&[
+            (Ticker::MergeOperationTotalTime, nanos),
+            (Ticker::NumberMergeFailures, u64::from(merged.is_err())),
+        ]);
+        merged
+    }
+}
+
 /// The merge operator of a column family, and the source of its values in blob files.
 ///
 /// It has the name of the column family, for errors.
@@ -247,6 +292,7 @@ pub struct Merger<'a> {
     family: &'a str,
     blobs: Option<&'a dyn FetchBlob>,
     fetch_options: FetchOptions,
+    counts: Option<MergeCounts<'a>>,
 }
 
 impl<'a> Merger<'a> {
@@ -259,7 +305,16 @@ impl<'a> Merger<'a> {
             family,
             blobs: None,
             fetch_options: FetchOptions::default(),
+            counts: None,
         }
+    }
+
+    /// Sets the statistics that count full merges; none by default.
+    #[inline]
+    #[must_use]
+    pub fn with_counts(mut self, counts: Option<MergeCounts<'a>>) -> Self {
+        self.counts = counts;
+        self
     }
 
     /// Sets the options of reads of values in blob files.
@@ -338,13 +393,13 @@ pub fn merge_values(
         .with_advice("set the merge_operator that they were written with"));
     };
     let mut result = Vec::new();
-    let merged = guarded(|| {
-        operator.full_merge(
-            key,
-            existing,
-            MergeOperands::from_newest_first(newest_first),
-            &mut result,
-        )
+    let mut merge = || {
+        let operands = MergeOperands::from_newest_first(newest_first);
+        operator.full_merge(key, existing, operands, &mut result)
+    };
+    let merged = guarded(|| match merger.counts {
+        Some(counts) => counts.measured(newest_first.len(), merge),
+        None => merge(),
     });
     let what = match merged {
         Ok(Ok(())) => return check_merged(merger, key, result.len()).map(|()| result),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use koeldb_base::error::ErrorDetail;
 use koeldb_base::error::advice::LOST_FILE;
+use koeldb_base::stats::{HistogramKind, Stopwatch, Ticker};
 use koeldb_base::{ArcRef, Error, ErrorKind, Fault, KeyOrder, Lookup, Result};
 use koeldb_fs::{FileSystem, OpenOptions, Purpose, RandomAccessFile};
 use koeldb_table::blob::{BlobFile, BlobFileContext};
@@ -168,8 +169,26 @@ impl TableOpener {
         Ok(ArcRef::Counted(reader))
     }
 
-    /// Opens a table file and creates its reader, without caching it.
+    /// Opens a table file like [`TableOpener::read_table`], and counts it in the statistics.
     fn open_table(
+        &self,
+        file: &FileMeta,
+        level: usize,
+        slot: Option<&ReaderSlot>,
+    ) -> Result<Arc<TableReader>> {
+        let Some(statistics) = &self.context.statistics else {
+            return self.read_table(file, level, slot);
+        };
+        let stopwatch = Stopwatch::start();
+        let opened = self.read_table(file, level, slot);
+        statistics.add(Ticker::NoFileOpens, 1);
+        statistics.add(Ticker::NoFileErrors, u64::from(opened.is_err()));
+        stopwatch.record(statistics, HistogramKind::TableOpenIoMicros);
+        opened
+    }
+
+    /// Opens a table file and creates its reader, without caching it.
+    fn read_table(
         &self,
         file: &FileMeta,
         level: usize,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use koeldb_base::checksum::ChecksumKind;
 use koeldb_base::codec::{Compression, CompressionOptions};
 use koeldb_base::prefix::PrefixExtractor;
+use koeldb_base::stats::{HistogramKind, Statistics};
 use koeldb_base::{KeyOrder, SeqNo};
 
 use crate::filter::FilterPolicy;
@@ -91,9 +92,20 @@ pub struct TableBuildContext {
     pub property_collector_names: String,
     /// Additional properties to record.
     pub user_properties: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// The statistics that count the blocks; `None` for none.
+    pub statistics: Option<Statistics>,
 }
 
 impl TableBuildContext {
+    /// Returns the statistics of blocks, and the histogram of the time of the sync.
+    pub(crate) fn block_counts(&self) -> Option<(Statistics, HistogramKind)> {
+        let sync = match self.reason {
+            TableReason::Compaction => HistogramKind::CompactionOutfileSyncMicros,
+            _ => HistogramKind::TableSyncMicros,
+        };
+        Some((self.statistics.clone()?, sync))
+    }
+
     /// Records a property: the sequence number up to which the column family is flushed to tables.
     pub fn set_flushed_seqno(&mut self, seqno: SeqNo) {
         let value = seqno.to_le_bytes().to_vec();
@@ -129,6 +141,7 @@ impl Default for TableBuildContext {
             keeps_filter: false,
             property_collector_names: "[]".to_owned(),
             user_properties: BTreeMap::new(),
+            statistics: None,
         }
     }
 }

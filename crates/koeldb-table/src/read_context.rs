@@ -48,6 +48,8 @@ pub struct TableReadContext {
     pub largest_seqno: Option<SeqNo>,
     /// The level of the table.
     pub level: Option<u32>,
+    /// The last level of the column family, whose reads are counted apart.
+    pub last_level: Option<u32>,
     /// The first and last internal key of the file, to which its range tombstones are truncated.
     pub tombstone_bounds: Option<(Vec<u8>, Vec<u8>)>,
     /// The recorded unique id of the table; `None` or `[0, 0]` if none is recorded.

@@ -57,8 +57,10 @@ pub struct TableFile {
     pub index_preparation: Option<IndexPreparation>,
     /// The priority of index and filter blocks in the cache.
     pub metadata_priority: Priority,
-    /// The statistics for hits and misses.
+    /// The statistics of reads, hits and misses.
     pub statistics: Option<Statistics>,
+    /// Whether the table is on the last level.
+    pub(crate) is_last_level: bool,
     /// The checksums of the file's spans, if its format has no blocks.
     pub(crate) spans: Option<SpanChecksums>,
 }
@@ -88,6 +90,7 @@ impl TableFile {
             index_preparation: None,
             metadata_priority: Priority::Low,
             statistics: context.statistics.clone(),
+            is_last_level: context.level.is_some() && context.level == context.last_level,
             spans: None,
             file,
         }

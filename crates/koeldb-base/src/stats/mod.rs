@@ -14,9 +14,11 @@ mod level;
 mod names;
 mod slot;
 mod statistics;
+mod stopwatch;
 
 pub use crate::buckets::{BUCKET_COUNT, BUCKET_LIMITS, bucket_of, lower_limit};
 pub use histogram::HistogramData;
 pub use level::StatsLevel;
 pub use names::{HistogramKind, Ticker};
 pub use statistics::{Statistics, StatisticsSnapshot};
+pub use stopwatch::Stopwatch;

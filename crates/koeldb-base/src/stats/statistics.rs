@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use super::histogram::HistogramData;
 use super::level::StatsLevel;
@@ -132,6 +133,11 @@ impl Statistics {
         if is_kept {
             self.with_slot(|slot| slot.record(kind, value));
         }
+    }
+
+    /// Records a time, in microseconds, in a histogram.
+    pub fn record_micros(&self, kind: HistogramKind, time: Duration) {
+        self.record(kind, u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
     }
 
     /// The total of a ticker.

@@ -117,6 +117,9 @@ pub struct Outputs {
     pub moved_values: u64,
     /// The size of these values, as they were stored.
     pub moved_bytes: u64,
+    /// The number of range tombstones that no table has any more, as nothing is below; one that
+    /// reaches over several tables counts in each.
+    pub obsolete_tombstones: u64,
 }
 
 /// A table being written, and the statistics of its entries for its metadata.
@@ -404,7 +407,7 @@ impl<'a> TableOutputs<'a> {
 
     /// Returns the range tombstones to be kept in the current table, whose range ends at `to`.
     fn part_tombstones(
-        &self,
+        &mut self,
         to: Option<&[u8]>,
         tombstones: Option<&FragmentedTombstones>,
     ) -> Vec<RangeTombstone> {
@@ -427,6 +430,7 @@ impl<'a> TableOutputs<'a> {
                 let own_stripe = stripe_of(self.spec.snapshots, seqno);
                 let is_hidden = stripe == Some(own_stripe);
                 let is_obsolete = self.spec.bottommost && seqno <= oldest_snapshot;
+                self.finished.obsolete_tombstones += u64::from(is_obsolete);
                 stripe = Some(own_stripe);
                 if !is_hidden && !is_obsolete {
                     kept.push(fragment.tombstone(&self.order, index));
@@ -598,6 +602,7 @@ impl<'a> TableOutputs<'a> {
             all.raw_bytes += finished.raw_bytes;
             all.moved_values += finished.moved_values;
             all.moved_bytes += finished.moved_bytes;
+            all.obsolete_tombstones += finished.obsolete_tombstones;
             all.references.extend(finished.references);
         }
         Ok(all)

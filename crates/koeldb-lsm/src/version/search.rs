@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use koeldb_base::key::user_key;
 use koeldb_base::range_del::RunTombstones;
+use koeldb_base::stats::{HistogramKind, Ticker};
 use koeldb_base::{Fault, Lookup, Result};
 use koeldb_table::cuckoo::level::CuckooLevel;
 use koeldb_table::cuckoo::table::CuckooTable;
@@ -35,6 +36,15 @@ pub trait BatchVisitor<S: BlockSource> {
         source: &mut S,
     ) {
         let _ = (run, lookups, done, source);
+    }
+}
+
+/// Returns the counter of the point reads that a table of `level` answers (`GET_HIT_L0`).
+fn hit_of(level: usize) -> Ticker {
+    match level {
+        0 => Ticker::GetHitL0,
+        1 => Ticker::GetHitL1,
+        _ => Ticker::GetHitL2AndUp,
     }
 }
 
@@ -135,7 +145,8 @@ impl Version {
     /// Searches the sorted runs of this version, newest first, until a point lookup is settled.
     ///
     /// Runs are counted from the newest memtable: `runs.start` of them are above this version's,
-    /// and no run from `runs.end` on is searched.
+    /// and no run from `runs.end` on is searched. `found` receives the counter of the level whose
+    /// table has the value.
     ///
     /// # Errors
     /// The error of a table; or the suspension of a block source that does not wait.
@@ -146,6 +157,7 @@ impl Version {
         lookup: &mut Lookup,
         source: &mut S,
         runs: Range<usize>,
+        found: impl Fn(Ticker),
     ) -> Result<(), Fault<S::Suspend>> {
         let mut run = runs.start;
         for (level, files) in self.levels.iter().enumerate() {
@@ -160,6 +172,9 @@ impl Version {
                     if run >= lookup.runs_searched() {
                         if self.covers(file, lookup.user_key()) {
                             tables.search(file, 0, lookup, source)?;
+                            if lookup.has_value() {
+                                found(hit_of(level));
+                            }
                         }
                         lookup.end_run(run);
                         if lookup.is_settled() {
@@ -179,6 +194,9 @@ impl Version {
                     && self.covers(file, lookup.user_key())
                 {
                     tables.search(file, level, lookup, source)?;
+                    if lookup.has_value() {
+                        found(hit_of(level));
+                    }
                     // Old writers split the versions of one key across adjacent tables.
                     let last = file.largest_user_key();
                     if lookup.is_settled() || !self.order.equal(lookup.user_key(), last) {
@@ -311,6 +329,11 @@ impl Version {
                 batch.fault(indices[at], fault);
             }
         });
+        if let Some(statistics) = &tables.context().statistics {
+            let found = visitors.iter().filter(|lookup| lookup.has_value()).count();
+            statistics.add(hit_of(level), found as u64);
+            statistics.record(HistogramKind::SstBatchSize, visitors.len() as u64);
+        }
         for (index, lookup) in indices.into_iter().zip(visitors) {
             done[index] |= lookup.is_settled();
         }

@@ -26,6 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use koeldb_base::file_name::{self, FileKind, FileNumber};
+use koeldb_base::stats::Statistics;
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_fs::{FileSystem, Purpose, WriteOptions};
 use koeldb_log::RecordWriter;
@@ -57,6 +58,8 @@ pub struct VersionSetOptions {
     pub write_db_id: bool,
     /// The size of one read of the MANIFEST; 0 for the default.
     pub readahead_bytes: usize,
+    /// The statistics that record the times of syncs; `None` for none.
+    pub statistics: Option<Statistics>,
     /// Other directories whose file numbers are in use: those of logs and of tables.
     pub other_directories: Vec<PathBuf>,
 }
@@ -70,6 +73,7 @@ impl Default for VersionSetOptions {
             manifest_file: WriteOptions::new(Purpose::Manifest),
             write_db_id: true,
             readahead_bytes: 0,
+            statistics: None,
             other_directories: Vec::new(),
         }
     }

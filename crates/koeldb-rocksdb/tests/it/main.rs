@@ -9,6 +9,7 @@ mod errors;
 mod interop;
 mod perf;
 mod semantics;
+mod statistics;
 mod surface;
 mod timestamps;
 mod transactions;

@@ -6,7 +6,7 @@
 )]
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use koeldb_base::checksum::{crc32c, mask};
 use koeldb_base::codec::{Compression, Decompressor};
@@ -14,7 +14,7 @@ use koeldb_base::coding::to_usize;
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::merge_operator::{BlobCacheUse, FetchOptions};
 use koeldb_base::perf::{self, PerfMetric};
-use koeldb_base::stats::{HistogramKind, Statistics, Ticker};
+use koeldb_base::stats::{HistogramKind, Statistics, Stopwatch, Ticker};
 use koeldb_base::{Error, ErrorKind, KeyOrder, Limits, PinnedSlice, Result};
 use koeldb_cache::Cache;
 use koeldb_fs::RandomAccessFile;
@@ -72,17 +72,17 @@ impl ReadCounter {
         perf::count(PerfMetric::BlobReadByte, bytes);
         if let Some(statistics) = &self.0 {
             statistics.add(Ticker::BlobDbBlobFileBytesRead, bytes);
-            record_micros(statistics, HistogramKind::BlobDbBlobFileReadMicros, elapsed);
+            statistics.record_micros(HistogramKind::BlobDbBlobFileReadMicros, elapsed);
         }
     }
 
     /// Makes a read of `bytes` bytes, and counts it.
     pub(super) fn measured<T>(&self, bytes: u64, read: impl FnOnce() -> T) -> T {
         let timer = perf::timer(PerfMetric::BlobReadTime);
-        let begun = self.now();
+        let stopwatch = Stopwatch::start_for(self.0.as_ref());
         let result = read();
         drop(timer);
-        let elapsed = begun.map_or(Duration::ZERO, |begun| begun.elapsed());
+        let elapsed = stopwatch.map_or(Duration::ZERO, Stopwatch::elapsed);
         self.count(bytes, elapsed);
         result
     }
@@ -90,29 +90,13 @@ impl ReadCounter {
     /// Makes a decompression, and counts its time.
     fn decompressed<T>(&self, decompress: impl FnOnce() -> T) -> T {
         let _timer = perf::timer(PerfMetric::BlobDecompressTime);
-        let begun = self.now();
+        let stopwatch = Stopwatch::start_for(self.0.as_ref());
         let result = decompress();
-        if let (Some(statistics), Some(begun)) = (&self.0, begun) {
-            let kind = HistogramKind::BlobDbDecompressionMicros;
-            record_micros(statistics, kind, begun.elapsed());
+        if let (Some(statistics), Some(stopwatch)) = (&self.0, stopwatch) {
+            stopwatch.record(statistics, HistogramKind::BlobDbDecompressionMicros);
         }
         result
     }
-
-    /// The current time, if there are statistics that record times.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the times are only reported, and no behaviour depends on them"
-    )]
-    fn now(&self) -> Option<Instant> {
-        self.0.as_ref().map(|_| Instant::now())
-    }
-}
-
-/// Records a time in microseconds.
-fn record_micros(statistics: &Statistics, kind: HistogramKind, elapsed: Duration) {
-    let micros = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
-    statistics.record(kind, micros);
 }
 
 /// An open blob file. Immutable and shared by threads.

@@ -1,6 +1,7 @@
 //! Appends finished blocks to a file: compressed where that pays, each with its trailer.
 
 use koeldb_base::codec::{Compression, CompressionOptions, Compressor, Decompressor};
+use koeldb_base::stats::{HistogramKind, Statistics, Stopwatch, Ticker};
 use koeldb_base::{Error, Result};
 use koeldb_fs::WritableFile;
 
@@ -21,6 +22,8 @@ pub(crate) struct BlockWriter {
     verifier: Option<Decompressor>,
     /// The size of a super block, whose end no block crosses, and the bound of the padding for it.
     super_blocks: Option<(u64, u64)>,
+    /// The statistics of compression, and the histogram of the time of the sync.
+    statistics: Option<(Statistics, HistogramKind)>,
     /// The first failure, which makes the file unusable.
     failure: Option<Error>,
 }
@@ -40,7 +43,14 @@ impl BlockWriter {
             compressed: Vec::new(),
             failure: None,
             super_blocks: None,
+            statistics: None,
         }
+    }
+
+    /// Sets the statistics that count compressed blocks, and the histogram of the time of the sync.
+    pub(crate) fn counted(mut self, statistics: Option<(Statistics, HistogramKind)>) -> Self {
+        self.statistics = statistics;
+        self
     }
 
     /// Enables super block alignment (`super_block_alignment_size`) for the blocks to come.
@@ -127,12 +137,28 @@ impl BlockWriter {
                 .trailer(self.offset, &compressed, compression.to_byte());
             compressed.extend_from_slice(&trailer);
             self.append(&compressed)?;
+            self.count(&[
+                (Ticker::NumberBlockCompressed, 1),
+                (Ticker::BytesCompressedFrom, block.len() as u64),
+                (Ticker::BytesCompressedTo, handle.size),
+            ]);
             (handle, compression)
         } else {
+            self.count(&[
+                (Ticker::NumberBlockCompressionRejected, 1),
+                (Ticker::BytesCompressionRejected, block.len() as u64),
+            ]);
             (self.write_raw(block)?, Compression::None)
         };
         self.compressed = compressed;
         Ok(written)
+    }
+
+    /// Adds to tickers, if there are statistics.
+    fn count(&self, counts: &[(Ticker, u64)]) {
+        if let Some((statistics, _)) = &self.statistics {
+            statistics.add_all(counts);
+        }
     }
 
     /// Returns the handle for stored block bytes (without trailer) at the current file offset.
@@ -182,7 +208,12 @@ impl BlockWriter {
     /// Syncs and closes the file; returns its length.
     pub(crate) fn finish(mut self) -> Result<u64> {
         self.check()?;
+        let statistics = self.statistics.as_ref();
+        let stopwatch = Stopwatch::start_for(statistics.map(|(statistics, _)| statistics));
         self.file.sync_data()?;
+        if let (Some((statistics, kind)), Some(stopwatch)) = (statistics, stopwatch) {
+            stopwatch.record(statistics, *kind);
+        }
         self.file.close()?;
         Ok(self.offset)
     }

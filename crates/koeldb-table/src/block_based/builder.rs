@@ -128,7 +128,8 @@ impl BlockBasedTableBuilder {
             samples: CompressionSamples::new(format.compression_sample_period),
             codec_used: false,
             writer: BlockWriter::new(file, checksum, format.verify_compression)
-                .within_super_blocks(format.super_block_bytes, format.super_block_padding_max),
+                .within_super_blocks(format.super_block_bytes, format.super_block_padding_max)
+                .counted(context.block_counts()),
             tombstones: Vec::new(),
             seqnos: None,
             timestamps: None,

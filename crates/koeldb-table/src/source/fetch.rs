@@ -10,12 +10,13 @@
 )]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use koeldb_base::codec::Compression;
 use koeldb_base::coding::to_usize;
 use koeldb_base::error::ErrorDetail;
 use koeldb_base::perf::{self, PerfMetric};
-use koeldb_base::stats::Ticker;
+use koeldb_base::stats::{HistogramKind, Stopwatch, Ticker};
 use koeldb_base::{Buffer, Error, Result};
 use koeldb_cache::Priority;
 
@@ -331,7 +332,31 @@ impl TableFile {
     /// If the system fails or the file is shorter than it was.
     pub fn read_bytes(&self, offset: u64, len: u64) -> Result<Vec<u8>> {
         let _timer = perf::timer(PerfMetric::BlockReadTime);
-        read_bytes(&*self.file, offset, to_usize(len))
+        let stopwatch = Stopwatch::start_for(self.statistics.as_ref());
+        let read = read_bytes(&*self.file, offset, to_usize(len))?;
+        if let Some(stopwatch) = stopwatch {
+            self.count_read(len, stopwatch.elapsed());
+        }
+        Ok(read)
+    }
+
+    /// Counts a read of `bytes` bytes of the file, which took `elapsed`, in the statistics.
+    #[cold]
+    pub(crate) fn count_read(&self, bytes: u64, elapsed: Duration) {
+        let Some(statistics) = &self.statistics else {
+            return;
+        };
+        statistics.record_micros(HistogramKind::SstReadMicros, elapsed);
+        statistics.add_all(&match self.is_last_level {
+            true => [
+                (Ticker::LastLevelReadBytes, bytes),
+                (Ticker::LastLevelReadCount, 1),
+            ],
+            false => [
+                (Ticker::NonLastLevelReadBytes, bytes),
+                (Ticker::NonLastLevelReadCount, 1),
+            ],
+        });
     }
 }
 

@@ -191,6 +191,7 @@ impl<D: ReadDriver> Gather<D> {
             if outcome.result.is_err() {
                 statistics.add(Ticker::AsyncReadErrorCount, 1);
             }
+            read.file.count_read(read.bytes, outcome.latency);
         }
         let is_shared = read.needs.len() > 1;
         let mut settled = false;

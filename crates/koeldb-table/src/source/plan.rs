@@ -138,6 +138,7 @@ mod tests {
             index_preparation: None,
             metadata_priority: Priority::Low,
             statistics: None,
+            is_last_level: false,
             spans: None,
         })
     }

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use koeldb_base::stats::{Statistics, StatisticsSnapshot};
+use koeldb_base::stats::{Statistics, StatisticsSnapshot, Ticker};
 use koeldb_base::{Error, ErrorKind, Result, SeqNo};
 use koeldb_lsm::version::BlobFileMeta;
 use koeldb_lsm::{FileMeta, TableOpener};
@@ -451,10 +451,20 @@ impl Db {
     /// # Errors
     /// The first mismatch, with file and offset; `ShutdownInProgress` if the database is closed.
     pub fn verify_checksums(&self) -> Result<()> {
+        let count = |bytes| self.count_verified(bytes);
         self.verify_files(
-            |tables, file, level| tables.reader(file, level)?.verify_checksums(&mut |_| ()),
-            |tables, file, family| tables.verify_blob_file(file, family, &mut |_| ()),
+            |tables, file, level| {
+                let table = tables.reader(file, level)?;
+                table.verify_checksums(&mut { count })
+            },
+            |tables, file, family| tables.verify_blob_file(file, family, &mut { count }),
         )
+    }
+
+    /// Counts bytes that were read to compare checksums.
+    fn count_verified(&self, bytes: u64) {
+        let context = &self.inner().context;
+        context.count(Ticker::VerifyChecksumReadBytes, bytes);
     }
 
     /// Calls `verify` with each table file and its level, and `verify_blobs` with each blob file and
@@ -488,12 +498,17 @@ impl Db {
     pub fn verify_file_checksums(&self) -> Result<u64> {
         let compared = Cell::new(0);
         let count = |is_compared: bool| compared.set(compared.get() + u64::from(is_compared));
+        let read = |bytes| self.count_verified(bytes);
         self.verify_files(
-            |tables, file, _| tables.compare_file_checksum(file, &mut |_| ()).map(count),
             |tables, file, _| {
-                tables
-                    .compare_blob_file_checksum(file, &mut |_| ())
-                    .map(count)
+                let is_compared = tables.compare_file_checksum(file, &mut { read })?;
+                count(is_compared);
+                Ok(())
+            },
+            |tables, file, _| {
+                let is_compared = tables.compare_blob_file_checksum(file, &mut { read })?;
+                count(is_compared);
+                Ok(())
             },
         )?;
         Ok(compared.get())

@@ -294,6 +294,9 @@ impl Background {
         self.context.count(Ticker::CompactReadBytes, read);
         let written = merge.map_or(0, |merge| merge.totals.written);
         self.context.count(Ticker::CompactWriteBytes, written);
+        for &(ticker, count) in counts_of(plan.reason, read, written).iter().flatten() {
+            self.context.count(ticker, count);
+        }
         let Some(merge) = merge else { return };
         let cpu_micros = u64::try_from(merge.totals.cpu.as_micros()).unwrap_or(u64::MAX);
         self.context
@@ -327,5 +330,25 @@ impl Background {
             None if plan.trivial_move => log.tables_moved(job, name, plan, &family.version()),
             None => log.tables_dropped(name, plan),
         }
+    }
+}
+/// Returns the counts that a compaction has for its reason: the bytes read and written, or itself.
+fn counts_of(reason: CompactionReason, read: u64, written: u64) -> [Option<(Ticker, u64)>; 2] {
+    let bytes = |of_reads, of_writes| [Some((of_reads, read)), Some((of_writes, written))];
+    let itself = |ticker| [Some((ticker, 1)), None];
+    match reason {
+        CompactionReason::FilesMarkedForCompaction => bytes(
+            Ticker::CompactReadBytesMarked,
+            Ticker::CompactWriteBytesMarked,
+        ),
+        CompactionReason::PeriodicCompaction => bytes(
+            Ticker::CompactReadBytesPeriodic,
+            Ticker::CompactWriteBytesPeriodic,
+        ),
+        CompactionReason::Ttl => bytes(Ticker::CompactReadBytesTtl, Ticker::CompactWriteBytesTtl),
+        CompactionReason::FifoMaxSize => itself(Ticker::FifoMaxSizeCompactions),
+        CompactionReason::FifoTtl => itself(Ticker::FifoTtlCompactions),
+        CompactionReason::ChangeTemperature => itself(Ticker::FifoChangeTemperatureCompactions),
+        _ => [None, None],
     }
 }

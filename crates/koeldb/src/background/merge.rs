@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use koeldb_base::file_name::FileNumber;
-use koeldb_base::merge_operator::Merger;
+use koeldb_base::merge_operator::{MergeCounts, Merger};
 use koeldb_base::stats::Ticker;
 use koeldb_base::{Result, SeqNo};
 use koeldb_fs::rate_limit::{IoKind, IoPriority};
@@ -70,6 +70,10 @@ impl Background {
             (
                 Ticker::CompactionKeyDropRangeDel,
                 result.drops.range_deleted,
+            ),
+            (
+                Ticker::CompactionRangeDelDropObsolete,
+                output.obsolete_tombstones,
             ),
             (Ticker::CompactionKeyDropUser, result.drops.filtered),
             (Ticker::BlobDbGcNumKeysRelocated, output.moved_values),
@@ -172,6 +176,7 @@ impl<'a> Merge<'a> {
         };
         let blobs = VersionBlobs::new(&self.version, &self.family.tables, true, readahead_bytes);
         let blob_files = self.blob_spec(&blobs);
+        let statistics = jobs.context.statistics.as_ref();
         let job = CompactionJob {
             plan,
             version: &self.version,
@@ -180,6 +185,7 @@ impl<'a> Merge<'a> {
             source: self.source(),
             snapshots: self.snapshots.clone(),
             merger: Merger::new(self.options.merge_operator.as_deref(), &self.family.name)
+                .with_counts(MergeCounts::of_jobs(statistics))
                 .with_blobs(&blobs),
             new_filter: &new_filter,
             output: self.output(next_file_number, checks.entries, blob_files)?,

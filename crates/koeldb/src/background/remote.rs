@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use koeldb_base::file_name::{self, FileNumber};
+use koeldb_base::stats::Ticker;
 use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_fs::{Purpose, WriteOptions};
 use koeldb_lsm::job::{HiddenTables, LiveSnapshots, Outputs, PartRange};
@@ -143,6 +144,9 @@ impl Background {
             Ok((output, mut totals)) => {
                 totals.elapsed = self.context.clock.now().saturating_sub(begun);
                 family.counters.compacted(plan.output_level, totals);
+                let context = &self.context;
+                context.count(Ticker::RemoteCompactReadBytes, plan.input_bytes());
+                context.count(Ticker::RemoteCompactWriteBytes, totals.written);
                 service.on_installation(&id, CompactionServiceJobStatus::Success);
                 let outcome = CompactionOutcome::new(totals, 1, &output.properties);
                 Ok(Some((output, outcome)))

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use koeldb_base::error::ErrorDetail;
+use koeldb_base::stats::Ticker;
 use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_lsm::pick::CompactionPlan;
 
@@ -24,7 +25,11 @@ impl Background {
             Some(manager) if writes => {
                 // Before the check, so that space freed during the check is noticed.
                 self.waits_for_space.store(true, Ordering::SeqCst);
-                manager.reserve(plan.input_bytes()).map(Some)
+                let reserved = manager.reserve(plan.input_bytes());
+                let is_cancelled = u64::from(reserved.is_err());
+                self.context
+                    .count(Ticker::CompactionCancelled, is_cancelled);
+                reserved.map(Some)
             }
             _ => Ok(None),
         }

@@ -75,7 +75,7 @@ impl ColumnFamilyMemtable {
                 });
                 let runs = current.runs_above()..usize::MAX;
                 let (version, tables) = (&current.version, &current.tables);
-                let searched = version.search(tables, &mut lookup, &mut source, runs);
+                let searched = version.search(tables, &mut lookup, &mut source, runs, |_| {});
                 searched.ok()?;
             }
             if lookup.is_of_entity() {

@@ -9,6 +9,7 @@ mod secondary;
 use std::path::Path;
 use std::time::Duration;
 
+use koeldb_base::stats::Ticker;
 use koeldb_base::{Error, Result, SeqNo};
 use koeldb_fs::{FileSystem, Purpose};
 use koeldb_lsm::manifest::{self, ManifestSnapshot};
@@ -198,6 +199,8 @@ fn create(
     write_manifest(&*context.fs, staging.path(), &capture)?;
     staging.publish()?;
     let report = report(&capture, &files, &outcomes);
+    context.count(Ticker::CheckpointReadBytes, report.copied_bytes);
+    context.count(Ticker::CheckpointWriteBytes, report.copied_bytes);
     context
         .info_log
         .info(format_args!("checkpoint {}: {report:?}", target.display()));

@@ -249,6 +249,7 @@ impl Opening {
             manifest_file: self.db.manifest_file(),
             write_db_id: self.db.write_dbid_to_manifest,
             readahead_bytes: koeldb_base::coding::to_usize(self.db.log_readahead_size),
+            statistics: self.db.statistics.clone(),
             other_directories: self.other_directories(),
         };
         let fs = Arc::clone(&self.fs);

@@ -17,6 +17,7 @@ use koeldb_base::{Error, Fault, PinnedSlice, Result, SeqNo, ValueType};
 use koeldb_table::block_based::readahead::scan_reads::TimeLimits;
 use koeldb_table::source::Direction;
 
+use super::cursor_counts::CursorCounts;
 use super::dated::ReadTime;
 use super::options::ReadOptions;
 use super::prefix_use::PrefixUse;
@@ -74,6 +75,10 @@ pub struct DbCursor {
     prefix_use: PrefixUse,
     /// The user-defined timestamps that the cursor sees; `None` if keys have none.
     time: Option<ReadTime>,
+    /// The counts of the steps; `None` without statistics.
+    counts: Option<CursorCounts>,
+    /// Whether a step forward does more than move the scan: it counts, or looks for later writes.
+    steps_watched: bool,
     /// The error of a range that is invalid under this comparator.
     range_failure: Option<Error>,
     failure: Option<Error>,
@@ -90,7 +95,10 @@ impl DbCursor {
         let pinned = pin(family, options);
         let range_failure = bounds.is_none().then(|| no_prefix_range(order.name()));
         let of_options = options.bounds();
+        let counts = CursorCounts::of(&family.inner().reads.context);
         DbCursor {
+            steps_watched: options.tailing || counts.is_some(),
+            counts,
             family: family.clone(),
             bounds: of_options.narrowed(order, bounds.unwrap_or_default()),
             time_limits: TimeLimits {
@@ -311,8 +319,34 @@ impl DbCursor {
                 .context
                 .count(Ticker::NumberDbSeekFound, u64::from(found));
             reads.context.record_elapsed(HistogramKind::DbSeek, begun);
+            self.count_seek();
         }
         Ok(found)
+    }
+
+    /// Counts the entry that a seek found, and adds the counts of the steps before it.
+    #[cold]
+    fn count_seek(&mut self) {
+        let entry_bytes = self.entry_bytes();
+        if let Some(counts) = &mut self.counts {
+            counts.seek(entry_bytes);
+        }
+    }
+
+    /// Counts a step, if there are statistics.
+    #[cold]
+    fn count_step(&mut self, direction: Direction) {
+        let entry_bytes = self.entry_bytes();
+        if let Some(counts) = &mut self.counts {
+            counts.step(direction, entry_bytes);
+        }
+    }
+
+    /// Returns the size of key and value of the current entry; `None` without one.
+    ///
+    /// A value that is still in a blob file has no size.
+    fn entry_bytes(&self) -> Option<u64> {
+        self.at_entry(|scan| (scan.key().len() + scan.value().len()) as u64)
     }
 
     /// Moves to the first entry at or after `key`; `true` if there is one.
@@ -386,11 +420,28 @@ impl DbCursor {
         reason = "a cursor lends, an iterator gives"
     )]
     pub fn next(&mut self) -> Result<bool> {
-        if self.options.tailing {
-            return self.next_of_latest();
+        if self.steps_watched {
+            return self.next_watched();
         }
+        self.step_forward()
+    }
+
+    /// Moves the scan to the next entry.
+    #[inline(always)]
+    fn step_forward(&mut self) -> Result<bool> {
         self.prepare_step(Direction::Forward)?;
         self.step(false, |scan| scan.next())
+    }
+
+    /// Moves to the next entry of a tailing cursor, or of one with statistics.
+    #[inline(never)]
+    fn next_watched(&mut self) -> Result<bool> {
+        let found = match self.options.tailing {
+            true => self.next_of_latest()?,
+            false => self.step_forward()?,
+        };
+        self.count_step(Direction::Forward);
+        Ok(found)
     }
 
     /// Moves a tailing cursor to the next entry, in the latest state of the database.
@@ -403,8 +454,7 @@ impl DbCursor {
                 return Ok(found);
             }
         }
-        self.prepare_step(Direction::Forward)?;
-        self.step(false, |scan| scan.next())
+        self.step_forward()
     }
 
     /// Moves to the previous entry; `true` if there is one.
@@ -414,7 +464,11 @@ impl DbCursor {
     #[inline]
     pub fn prev(&mut self) -> Result<bool> {
         self.prepare_step(Direction::Backward)?;
-        self.step(false, |scan| scan.prev())
+        let found = self.step(false, |scan| scan.prev())?;
+        if self.counts.is_some() {
+            self.count_step(Direction::Backward);
+        }
+        Ok(found)
     }
 
     /// Whether the cursor is positioned on an entry.
@@ -592,6 +646,8 @@ impl DbCursor {
             shows_stored: self.shows_stored,
             time: self.time.clone(),
             prefix_use: PrefixUse::None,
+            counts: CursorCounts::of(&self.family.inner().reads.context),
+            steps_watched: self.steps_watched,
             range_failure: self.range_failure.clone(),
             failure: None,
         }

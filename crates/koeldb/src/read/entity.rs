@@ -7,7 +7,7 @@ use koeldb_base::{Error, Lookup, Result};
 use koeldb_table::source::BlockingSource;
 
 use super::get::search_memtables;
-use super::multi_get::PinnedSlices;
+use super::multi_get::{FoundValues, PinnedSlices};
 use super::options::ReadOptions;
 use super::suspended::deadline_passed;
 use crate::engine::reads::Reads;
@@ -40,7 +40,8 @@ impl Reads {
                     let mut source = BlockingSource::new(options);
                     let runs = super_version.runs_above()..usize::MAX;
                     let (version, tables) = (&super_version.version, &super_version.tables);
-                    version.search(tables, &mut lookup, &mut source, runs)?;
+                    let found = |hit| self.context.count(hit, 1);
+                    version.search(tables, &mut lookup, &mut source, runs, found)?;
                 }
             }
             lookup.take_columns(super_version.merger(options.fetch_options()))
@@ -96,8 +97,8 @@ impl Reads {
         let found: Vec<_> = found.into_iter().map(|one| shown(family, one)).collect();
         if let Some(begun) = begun {
             let columns = found.iter().flatten().flatten();
-            let bytes = columns.map(|columns| columns.stored().len() as u64).sum();
-            self.record_multi_get(found.len(), bytes, begun);
+            let values = FoundValues::of(columns.map(WideColumns::stored));
+            self.record_multi_get(found.len(), values, begun);
         }
         found
     }

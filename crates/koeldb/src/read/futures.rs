@@ -170,7 +170,7 @@ impl Reads {
             }
         }
         if let Some(begun) = begun {
-            self.record_multi_get(values.len(), values.value_bytes(), begun);
+            self.record_multi_get(values.len(), values.found(), begun);
         }
         values
     }

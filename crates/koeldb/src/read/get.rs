@@ -69,10 +69,26 @@ impl Reads {
         key: &[u8],
         options: &ReadOptions,
     ) -> Result<Option<PinnedSlice>> {
-        let begun = self.context.measures().then(|| self.context.clock.now());
+        if self.context.measures() {
+            return self.get_counted(family, key, options);
+        }
         let mut found = Ok(None);
-        self.read_to(family, key, options, Pin(&mut found));
-        if let (Some(begun), Ok(found)) = (begun, &found) {
+        self.read_to::<_, false>(family, key, options, Pin(&mut found));
+        found
+    }
+
+    /// Reads the value of one key like [`Reads::get`], and counts the read in the statistics.
+    #[cold]
+    fn get_counted(
+        &self,
+        family: &ColumnFamilyData,
+        key: &[u8],
+        options: &ReadOptions,
+    ) -> Result<Option<PinnedSlice>> {
+        let begun = self.context.clock.now();
+        let mut found = Ok(None);
+        self.read_to::<_, true>(family, key, options, Pin(&mut found));
+        if let Ok(found) = &found {
             self.record_get(found.as_ref(), begun);
         }
         found
@@ -91,15 +107,15 @@ impl Reads {
             let found = self.get(family, key, options)?;
             return Ok(found.map(|value| read(&value)));
         }
-        self.read_to(family, key, options, PassTo(read))
+        self.read_to::<_, false>(family, key, options, PassTo(read))
     }
 
     /// Reads the value of one key and hands it to `destination`, a slot or a callback.
     ///
     /// The code is inlined: there is no call on the path of a key in the first window of a cuckoo
-    /// table.
+    /// table. `COUNTED` tells whether the level that has the key is counted in the statistics.
     #[inline(always)]
-    fn read_to<D: Destination>(
+    fn read_to<D: Destination, const COUNTED: bool>(
         &self,
         family: &ColumnFamilyData,
         key: &[u8],
@@ -116,7 +132,8 @@ impl Reads {
                     match super_version.cuckoo_level(options.takes_level()) {
                         Some(level) => destination.read_level(level, key, seqno),
                         None => {
-                            let found = self.search(family, super_version, key, seqno, options);
+                            let found =
+                                self.search::<COUNTED>(family, super_version, key, seqno, options);
                             destination.take(match family.ttl {
                                 Some(_) => ttl::strip(found),
                                 None => found,
@@ -130,7 +147,7 @@ impl Reads {
 
     /// Looks up one key in memtables and tables, by the variant for the options and perf level.
     #[inline(never)]
-    fn search(
+    fn search<const COUNTED: bool>(
         &self,
         family: &ColumnFamilyData,
         super_version: &Arc<SuperVersion>,
@@ -150,7 +167,7 @@ impl Reads {
         if perf::is_on() {
             return self.search_measured(super_version, key, seqno, options);
         }
-        self.search_with::<false>(super_version, key, seqno, options)
+        self.search_with::<false, COUNTED>(super_version, key, seqno, options)
     }
 
     /// Looks up one key in a thread with an enabled perf context, with timers and counters.
@@ -163,15 +180,17 @@ impl Reads {
         options: &ReadOptions,
     ) -> Result<Option<PinnedSlice>> {
         perf::count(PerfMetric::GetFromMemtableCount, 1);
-        let found = self.search_with::<true>(super_version, key, seqno, options)?;
+        let found = self.search_with::<true, true>(super_version, key, seqno, options)?;
         let bytes = found.as_ref().map_or(0, |value| value.len());
         perf::count(PerfMetric::GetReadBytes, bytes as u64);
         Ok(found)
     }
 
-    /// Looks up one key with blocking reads; `MEASURED` tells whether perf timers run.
+    /// Looks up one key with blocking reads.
+    ///
+    /// `MEASURED` tells whether perf timers run, `COUNTED` whether there may be statistics.
     #[inline(always)]
-    fn search_with<const MEASURED: bool>(
+    fn search_with<const MEASURED: bool, const COUNTED: bool>(
         &self,
         super_version: &Arc<SuperVersion>,
         key: &[u8],
@@ -193,7 +212,12 @@ impl Reads {
             let runs = super_version.runs_above()..usize::MAX;
             let tables = &super_version.tables;
             let version = &super_version.version;
-            version.search(tables, &mut lookup, &mut source, runs)?;
+            let found = |hit| {
+                if COUNTED {
+                    self.context.count(hit, 1);
+                }
+            };
+            version.search(tables, &mut lookup, &mut source, runs, found)?;
         }
         let _timer = timed(PerfMetric::GetPostProcessTime);
         lookup.finish(|| super_version.merger(options.fetch_options()))
@@ -241,12 +265,10 @@ impl Reads {
     /// Records a point read in the statistics: keys, bytes and elapsed time.
     #[cold]
     pub(super) fn record_get(&self, found: Option<&PinnedSlice>, begun: std::time::Duration) {
+        let bytes = found.map_or(0, |value| value.len()) as u64;
         self.context.count(Ticker::NumberKeysRead, 1);
-        if let Some(value) = found {
-            self.context.count(Ticker::BytesRead, value.len() as u64);
-            self.context
-                .record(HistogramKind::BytesPerRead, value.len() as u64);
-        }
+        self.context.count(Ticker::BytesRead, bytes);
+        self.context.record(HistogramKind::BytesPerRead, bytes);
         self.context.record_elapsed(HistogramKind::DbGet, begun);
     }
 }

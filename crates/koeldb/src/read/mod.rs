@@ -7,6 +7,7 @@
 mod blob_values;
 mod blocking_cursor;
 mod cursor;
+mod cursor_counts;
 mod dated;
 mod entity;
 mod futures;

@@ -106,9 +106,13 @@ impl PinnedSlices {
     }
 
     /// Returns the total size of all found values in bytes.
-    pub(super) fn value_bytes(&self) -> u64 {
-        let values = self.iter().flatten().flatten();
-        values.map(|value| value.len() as u64).sum()
+    fn value_bytes(&self) -> u64 {
+        self.found().bytes
+    }
+
+    /// Returns the number and the total size of all found values.
+    pub(super) fn found(&self) -> FoundValues {
+        FoundValues::of(self.answers.iter().flatten().flatten())
     }
 
     /// Sets the result of every key to `error`.
@@ -260,6 +264,28 @@ impl IntoIterator for PinnedSlices {
     }
 }
 
+/// The number and the total size of the values that a multi-get found.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct FoundValues {
+    count: u64,
+    pub(super) bytes: u64,
+}
+
+impl FoundValues {
+    /// Counts values.
+    pub(super) fn of<'v>(values: impl Iterator<Item = &'v PinnedSlice>) -> Self {
+        let mut found = FoundValues::default();
+        values.for_each(|value| found.add(value));
+        found
+    }
+
+    /// Counts one more value.
+    pub(super) fn add(&mut self, value: &PinnedSlice) {
+        self.count += 1;
+        self.bytes = self.bytes.saturating_add(value.len() as u64);
+    }
+}
+
 /// The callback of a blocking batch search, which passes the error of each failed key on.
 struct InPlace<F>(F);
 
@@ -308,7 +334,7 @@ impl Reads {
             perf::count(PerfMetric::MultigetReadBytes, values.value_bytes());
         }
         if let Some(begun) = begun {
-            self.record_multi_get(values.len(), values.value_bytes(), begun);
+            self.record_multi_get(values.len(), values.found(), begun);
         }
     }
 
@@ -436,14 +462,17 @@ impl Reads {
 
     /// Records a multi-get in the statistics: keys, bytes and elapsed time.
     #[cold]
-    pub(super) fn record_multi_get(&self, key_count: usize, value_bytes: u64, begun: Duration) {
-        self.context.count(Ticker::NumberMultigetCalls, 1);
+    pub(super) fn record_multi_get(&self, key_count: usize, found: FoundValues, begun: Duration) {
+        for (ticker, count) in [
+            (Ticker::NumberMultigetCalls, 1),
+            (Ticker::NumberMultigetKeysRead, key_count as u64),
+            (Ticker::NumberMultigetKeysFound, found.count),
+            (Ticker::NumberMultigetBytesRead, found.bytes),
+        ] {
+            self.context.count(ticker, count);
+        }
         self.context
-            .count(Ticker::NumberMultigetKeysRead, key_count as u64);
-        self.context
-            .count(Ticker::NumberMultigetBytesRead, value_bytes);
-        self.context
-            .record(HistogramKind::BytesPerMultiget, value_bytes);
+            .record(HistogramKind::BytesPerMultiget, found.bytes);
         self.context
             .record_elapsed(HistogramKind::DbMultiget, begun);
     }

@@ -16,7 +16,7 @@ use koeldb_table::blob::BlobParts;
 
 use super::blob_values::BatchBlobs;
 use super::futures::SuspendedBatch;
-use super::multi_get::{PinnedSlices, too_much};
+use super::multi_get::{FoundValues, PinnedSlices, too_much};
 use super::options::ReadOptions;
 use crate::engine::inner::OpenColumnFamily;
 use crate::state::ttl;
@@ -36,7 +36,7 @@ pub struct MultiGetStream {
     /// Results that have arrived, to be yielded.
     ready: VecDeque<Item>,
     key_count: usize,
-    value_bytes: u64,
+    found: FoundValues,
     begun: Option<Duration>,
 }
 
@@ -121,7 +121,7 @@ impl MultiGetStream {
             key_count: keys.len(),
             state: StreamState::Fresh(keys),
             ready: VecDeque::new(),
-            value_bytes: 0,
+            found: FoundValues::default(),
             begun: None,
         }
     }
@@ -192,16 +192,16 @@ impl MultiGetStream {
     fn limited(&mut self, (index, answer): Item) -> Item {
         let limit = self.options.value_size_soft_limit;
         let answer = match answer {
-            Ok(_) if self.value_bytes > limit => Err(too_much(limit)),
+            Ok(_) if self.found.bytes > limit => Err(too_much(limit)),
             answer => answer,
         };
         if let Ok(Some(value)) = &answer {
-            self.value_bytes = self.value_bytes.saturating_add(value.len() as u64);
+            self.found.add(value);
         }
         let is_last = self.ready.is_empty() && matches!(self.state, StreamState::Ended);
         if let (Some(begun), true) = (self.begun, is_last) {
             let reads = &self.family.inner().reads;
-            reads.record_multi_get(self.key_count, self.value_bytes, begun);
+            reads.record_multi_get(self.key_count, self.found, begun);
         }
         (index, answer)
     }

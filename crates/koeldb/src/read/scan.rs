@@ -108,9 +108,26 @@ pub(crate) struct Scan<'h, C> {
     /// The deleted keys of this movement.
     deleted_run: DeletedRun,
     has_proposed: bool,
+    skipped: Skipped<'h>,
     prefix: Option<Vec<u8>>,
     /// The visible range, for readahead: the bounds and the prefix.
     limits: Arc<ScanLimits>,
+}
+
+/// The internal entries that a scan has passed without showing them (`NUMBER_ITER_SKIP`).
+///
+/// The drop adds them to the statistics. Unlike in RocksDB, the value under merged operands counts.
+struct Skipped<'h> {
+    count: u64,
+    statistics: Option<&'h Statistics>,
+}
+
+impl Drop for Skipped<'_> {
+    fn drop(&mut self) {
+        if let Some(statistics) = self.statistics {
+            statistics.add(Ticker::NumberIterSkip, self.count);
+        }
+    }
 }
 
 /// The hidden entries that a scan steps over before it seeks past the tombstone.
@@ -127,6 +144,10 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
         limits: Arc<ScanLimits>,
     ) -> Self {
         let scan = Scan {
+            skipped: Skipped {
+                count: 0,
+                statistics: view.statistics,
+            },
             limits,
             inner,
             view,
@@ -599,7 +620,8 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
 
     /// Counts a skipped internal entry; an error if there were too many and another one follows.
     #[inline]
-    fn count_skipped(&self, skipped: &mut u64) -> Result<(), Error> {
+    fn count_skipped(&mut self, skipped: &mut u64) -> Result<(), Error> {
+        self.skipped.count += 1;
         *skipped += 1;
         if *skipped > self.view.skippable_max && self.is_within() {
             return Err(too_many_skipped());
@@ -647,8 +669,10 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
 
     /// Moves back to the last visible entry up to the inner cursor; records a run of deleted keys.
     fn find_visible_backward(&mut self) -> Step<C> {
-        let mut deleted = 0;
-        self.walk_backward(&mut deleted)?;
+        let (mut deleted, mut skipped) = (0, 0);
+        let walked = self.walk_backward(&mut deleted, &mut skipped);
+        self.skipped.count += skipped - skipped.min(u64::from(self.valid()));
+        walked?;
         if deleted >= DELETED_RUN {
             self.end_deleted_run(deleted, false);
         }
@@ -656,8 +680,9 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
     }
 
     /// Moves back to the last visible entry up to the inner cursor; counts the deleted keys passed.
-    fn walk_backward(&mut self, deleted: &mut u32) -> Step<C> {
-        let mut skipped = 0;
+    ///
+    /// `skipped` counts the internal entries passed, with those of the key found.
+    fn walk_backward(&mut self, deleted: &mut u32, skipped: &mut u64) -> Step<C> {
         while self.inner.valid() {
             self.key.clear();
             self.key.extend_from_slice(user_key(self.inner.key()));
@@ -665,10 +690,10 @@ impl<'h, C: RunsCursor> Scan<'h, C> {
                 return Ok(());
             }
             if !self.view.tombstones.is_empty() && self.skip_hidden_backward()? {
-                skipped += 1;
+                *skipped += 1;
                 continue;
             }
-            if self.collect_backward(&mut skipped)? {
+            if self.collect_backward(skipped)? {
                 if !self.bounds.is_behind(&self.view.order, &self.key) {
                     self.at = Position::OwnedBackward;
                     return Ok(());

@@ -73,10 +73,9 @@ impl<'c> SearchContext<'c> {
         if self.options.timestamp.is_some() {
             return search_tables_at(self.super_version, lookup, self.options, source, runs);
         }
-        let tables = &self.super_version.tables;
-        self.super_version
-            .version
-            .search(tables, lookup, source, runs)
+        let (version, tables) = (&self.super_version.version, &self.super_version.tables);
+        let found = |hit| self.reads.context.count(hit, 1);
+        version.search(tables, lookup, source, runs, found)
     }
 }
 

@@ -91,11 +91,10 @@ impl Context {
 
     /// Adds the time since `begun`, in microseconds, to a histogram.
     pub(crate) fn record_elapsed(&self, histogram: HistogramKind, begun: Duration) {
-        let elapsed = self.clock.now().saturating_sub(begun);
-        self.record(
-            histogram,
-            u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
-        );
+        if let Some(statistics) = &self.statistics {
+            let elapsed = self.clock.now().saturating_sub(begun);
+            statistics.record_micros(histogram, elapsed);
+        }
     }
 
     /// Reports an event to listeners; must be called without locks.

@@ -25,7 +25,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::{Arc, OnceLock};
 
 use koeldb_base::biased::{self, Owner, Revoker, biased, revoke_idle};
-use koeldb_base::merge_operator::{FetchBlob, FetchOptions, Merger};
+use koeldb_base::merge_operator::{FetchBlob, FetchOptions, MergeCounts, Merger};
 use koeldb_base::sync::{self, AtomicU64, Mutex, Ordering, thread_local};
 use koeldb_base::{PinnedSlice, Result, SeqNo};
 use koeldb_lsm::version::BlobRead;
@@ -100,7 +100,9 @@ impl SuperVersion {
     /// are read with `options`. Keys are without timestamps.
     #[inline]
     pub(crate) fn merger(&self, options: FetchOptions) -> Merger<'_> {
+        let statistics = self.tables.context().statistics.as_ref();
         Merger::new(self.options.merge_operator.as_deref(), &self.family_name)
+            .with_counts(MergeCounts::of_reads(statistics))
             .with_fetch_options(options)
             .with_blobs(self)
     }

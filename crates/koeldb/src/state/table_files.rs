@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use koeldb_base::file_name::FileNumber;
 use koeldb_base::key::user_key;
-use koeldb_base::merge_operator::Merger;
+use koeldb_base::merge_operator::{MergeCounts, Merger};
 use koeldb_base::range_del::{FragmentedTombstones, union_of};
 use koeldb_base::stats::{Statistics, Ticker};
 use koeldb_base::{Cursor, KeyOrder, Result};
@@ -118,6 +118,7 @@ impl TableFiles {
             blob_cache: (options.blob_cache.as_ref()).map(|cache| cache.blocks().clone()),
             statistics: self.statistics.clone(),
             limits: limits(self.untrusted),
+            last_level: u32::try_from(options.num_levels.saturating_sub(1)).ok(),
             ..TableReadContext::default()
         };
         let fs = Arc::clone(&self.fs);
@@ -210,6 +211,7 @@ impl TableFiles {
             level: Some(place.level),
             reason: place.reason,
             target_file_bytes: place.target_file_bytes,
+            statistics: self.statistics.clone(),
             ..TableBuildContext::default()
         }
     }
@@ -244,7 +246,9 @@ impl TableFiles {
             memtables: memtables.iter().map(Memtable::cursor).collect(),
             tombstones: union_of(&family.order, &tombstones),
             snapshots: snapshots.clone(),
-            merger: Merger::new(options.merge_operator.as_deref(), &family.name),
+            merger: Merger::new(options.merge_operator.as_deref(), &family.name).with_counts(
+                MergeCounts::of_jobs(family.tables.context().statistics.as_ref()),
+            ),
             entry_count: verifies_count.then(|| memtables.iter().map(|m| m.point_count()).sum()),
             output: OutputSpec {
                 fs: &*self.fs,

@@ -1,13 +1,19 @@
 //! Statistics: every declared ticker and histogram counts.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
+use koeldb::fs::{ManualClock, MemoryFileSystem};
 use koeldb::statistics::{HistogramKind, Statistics, Ticker};
 use koeldb::{
-    BlockBasedOptions, Cache, ColumnFamilyOptions, CompactRangeOptions, Db, Decision, FixedPrefix,
-    IteratorMode, Options, ReadOptions, SstFileWriter, WriteOptions,
+    BackupEngine, BackupEngineOptions, BlockBasedOptions, BoxError, Cache, ColumnFamilyOptions,
+    CompactRangeOptions, CompactionStyle, Compression, Db, Decision, Env, FifoCompactionOptions,
+    FileTemperatureAge, FixedPrefix, IteratorMode, MergeOperands, MergeOperator, Options,
+    ReadOptions, SstFileWriter, StringAppend, Temperature, TransactionDbOptions, WriteOptions,
 };
 
+use crate::rocksdb::Java;
 use crate::scratch::ScratchDir;
 
 fn sources(directory: &Path, text: &mut String) {
@@ -28,6 +34,7 @@ fn every_declared_name_is_counted_by_the_sources() {
     let mut text = String::new();
     for name in [
         "koeldb",
+        "koeldb-base",
         "koeldb-lsm",
         "koeldb-table",
         "koeldb-fs",
@@ -53,7 +60,12 @@ const ELSEWHERE: &[&str] = &[
     // rate_limit
     "rocksdb.number.rate_limiter.drains",
     "rocksdb.rate.limiter.",
+    // a limit of space
+    "rocksdb.compaction.cancelled",
+    // workers: remote_compaction
+    "rocksdb.remote.compact.",
     // faults: scrub, resume, async_reads
+    "rocksdb.no.file.errors",
     "rocksdb.block.checksum.mismatch.count",
     "rocksdb.async.read.error.count",
     "rocksdb.error.handler.",
@@ -61,14 +73,12 @@ const ELSEWHERE: &[&str] = &[
     "rocksdb.block.cache.add.failures",
     // dictionaries of zstd
     "rocksdb.block.cache.compression.dict.",
-    // blob_collection
-    "rocksdb.blobdb.",
     // stalls, write_buffers
     "rocksdb.stall.micros",
     "rocksdb.db.write.stall",
     "rocksdb.flush.reason.write_buffer_manager",
-    // values in blob files: blob_reads
-    "rocksdb.blobdb.",
+    // a full blob cache
+    "rocksdb.blobdb.cache.add.failures",
     // reads of a device that overlap: async_multi_get, async_scan
     "rocksdb.read.async.micros",
     "rocksdb.async.read.bytes",
@@ -102,6 +112,162 @@ fn options(statistics: &Statistics, cache: &Cache) -> Options {
 
 fn key(number: usize) -> String {
     format!("{:02}{number:08}", number % 7)
+}
+
+/// An operator that joins operands, and fails with one that is `bad`.
+struct Appends;
+
+impl MergeOperator for Appends {
+    fn name(&self) -> &str {
+        "Appends"
+    }
+
+    fn full_merge(
+        &self,
+        _: &[u8],
+        existing: Option<&[u8]>,
+        operands: MergeOperands<'_>,
+        result: &mut Vec<u8>,
+    ) -> Result<(), BoxError> {
+        for value in existing.into_iter().chain(operands) {
+            if value == b"bad" {
+                return Err("a bad operand".into());
+            }
+            result.extend_from_slice(value);
+        }
+        Ok(())
+    }
+}
+
+/// Merges, transactions, backups, checkpoints and verification.
+fn merge_and_copy(statistics: &Statistics, dir: &ScratchDir) {
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .set_statistics(statistics.clone())
+        .set_merge_operator(Appends)
+        .set_transactions(&TransactionDbOptions::new());
+    let db = Db::open(&options, dir.join("merges")).unwrap();
+    db.merge("list", "a").unwrap();
+    db.merge("list", "b").unwrap();
+    db.merge("broken", "bad").unwrap();
+    assert_eq!(db.get("list").unwrap().as_deref(), Some(&b"ab"[..]));
+    assert!(db.get("broken").is_err());
+    let mut transaction = db.transaction();
+    transaction.put("key", "value").unwrap();
+    transaction.commit().unwrap();
+    db.flush().unwrap();
+    db.verify_checksums().unwrap();
+    let backups = BackupEngine::open(dir.join("backups"), &BackupEngineOptions::new()).unwrap();
+    backups.create_new_backup(&db).unwrap();
+    db.put("key", "in the log").unwrap();
+    db.create_checkpoint(dir.join("checkpoint")).unwrap();
+}
+
+/// Values in blob files, which a compaction moves.
+fn read_blobs(statistics: &Statistics, dir: &ScratchDir) {
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .set_statistics(statistics.clone())
+        .set_enable_blob_files(true)
+        .set_blob_compression_type(Compression::Lz4)
+        .set_blob_cache(&Cache::new_lru_cache(1 << 20))
+        .set_enable_blob_gc(true)
+        .set_blob_gc_age_cutoff(1.0)
+        .set_disable_auto_compactions(true);
+    let db = Db::open(&options, dir.join("blobs")).unwrap();
+    for _ in 0..2 {
+        for number in 0..100 {
+            db.put(key(number), "x".repeat(1000)).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    for _ in 0..2 {
+        assert!(db.get(key(7)).unwrap().is_some());
+    }
+    db.compact_all(&CompactRangeOptions::new()).unwrap();
+}
+
+/// Compactions of old tables, in the two styles that have them.
+fn age(statistics: &Statistics) {
+    let clock = ManualClock::new();
+    clock.set_unix_micros(1_700_000_000_000_000);
+    let fill = |db: &Db, rounds: usize| {
+        for _ in 0..rounds {
+            for number in 0..50 {
+                db.put(key(number), "value").unwrap();
+            }
+            db.flush().unwrap();
+        }
+    };
+    let pass = |db: &Db, seconds: u64| {
+        let now = koeldb::fs::Clock::unix_micros(&clock);
+        clock.set_unix_micros(now + seconds * 1_000_000);
+        db.wait_for_compact(Some(Duration::from_secs(60))).unwrap();
+    };
+    let memory = MemoryFileSystem::with_clock(Arc::new(clock.clone()));
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .set_statistics(statistics.clone())
+        .set_level_compaction_dynamic_level_bytes(false)
+        .set_num_levels(4)
+        .set_ttl(Duration::ZERO)
+        .set_env(&Env::stepped(Arc::new(memory), Arc::new(clock.clone()), 1));
+    let open = |name: &str, change: &dyn Fn(&mut Options)| {
+        let mut options = options.clone();
+        change(&mut options);
+        Db::open(&options, name).unwrap()
+    };
+    let db = open("/ttl", &|options| {
+        options
+            .set_ttl(Duration::from_secs(3600))
+            .set_level_zero_file_num_compaction_trigger(2);
+    });
+    fill(&db, 1);
+    let mut to_level_2 = CompactRangeOptions::new();
+    to_level_2.set_change_level(true).set_target_level(2);
+    db.compact_all(&to_level_2).unwrap();
+    fill(&db, 2);
+    pass(&db, 1);
+    assert!(db.get(key(1)).unwrap().is_some());
+    db.default_cf().suggest_compact_range(..).unwrap();
+    pass(&db, 1);
+    fill(&db, 2);
+    pass(&db, 1);
+    pass(&db, 10_000);
+    let db = open("/periodic", &|options| {
+        options.set_periodic_compaction_seconds(Duration::from_secs(3600));
+    });
+    fill(&db, 2);
+    db.compact_all(&CompactRangeOptions::new()).unwrap();
+    pass(&db, 10_000);
+    let queue = |name: &str, change: &dyn Fn(&mut FifoCompactionOptions), ttl| {
+        let mut fifo = FifoCompactionOptions::default();
+        change(&mut fifo);
+        let db = open(name, &|options| {
+            options
+                .set_compaction_style(CompactionStyle::Fifo)
+                .set_num_levels(1)
+                .set_ttl(ttl)
+                .set_fifo_compaction_options(&fifo);
+        });
+        fill(&db, 4);
+        pass(&db, 10_000);
+    };
+    let small = |fifo: &mut FifoCompactionOptions| {
+        fifo.set_max_table_files_size(1000);
+    };
+    queue("/fifo size", &small, Duration::ZERO);
+    queue("/fifo ttl", &|_| (), Duration::from_secs(3600));
+    let mut warm = FileTemperatureAge::default();
+    warm.set_age(Duration::from_secs(100))
+        .set_temperature(Temperature::Warm);
+    let ages = |fifo: &mut FifoCompactionOptions| {
+        fifo.set_file_temperature_age_thresholds(vec![warm.clone()]);
+    };
+    queue("/fifo age", &ages, Duration::ZERO);
 }
 
 fn fill(db: &Db, dir: &ScratchDir) {
@@ -181,6 +347,7 @@ fn a_workload_moves_every_declared_ticker_and_histogram() {
     let mut sweep = db.cursor();
     assert!(sweep.seek("00").unwrap());
     assert!(sweep.next().unwrap());
+    assert!(sweep.prev().unwrap());
     drop(sweep);
     db.compact_all(&CompactRangeOptions::new()).unwrap();
     drop(db);
@@ -188,6 +355,9 @@ fn a_workload_moves_every_declared_ticker_and_histogram() {
     let small = Cache::new_lru_cache(16 << 10);
     let db = Db::open(&options(&statistics, &small), &path).unwrap();
     read(&db);
+    merge_and_copy(&statistics, &dir);
+    read_blobs(&statistics, &dir);
+    age(&statistics);
     let unmoved_tickers = Ticker::all()
         .filter(|ticker| statistics.ticker(*ticker) == 0)
         .map(Ticker::name);
@@ -202,4 +372,109 @@ fn a_workload_moves_every_declared_ticker_and_histogram() {
     drop(db);
     let plain = Db::open(&Options::new(), &path);
     assert!(plain.is_err() || plain.unwrap().statistics().is_none());
+}
+
+/// Writes tables on levels 2, 1 and 0, and a memtable, as `Counters.java` does.
+fn write_levels(db: &Db) {
+    let key = |number: u32| format!("key{number:04}");
+    let put = |numbers: std::ops::Range<u32>, step| {
+        for number in numbers.step_by(step) {
+            db.put(key(number), format!("value {number}")).unwrap();
+        }
+    };
+    for level in [2, 1] {
+        put(100 * level..100 * level + 90, 1);
+        db.flush().unwrap();
+        let new = db.live_files().into_iter().filter(|file| file.level == 0);
+        let new: Vec<_> = new.map(|file| file.directory.join(file.name)).collect();
+        db.default_cf().compact_files(&new, level).unwrap();
+    }
+    put(0..150, 3);
+    for number in (0..100).step_by(10) {
+        db.delete(key(number + 100)).unwrap();
+        db.merge(key(number + 200), "operand").unwrap();
+    }
+    db.flush().unwrap();
+    put(0..50, 5);
+    for number in (0..100).step_by(20) {
+        db.merge(key(number + 200), "again").unwrap();
+    }
+}
+
+/// Reads the database of [`write_levels`], as `Counters.java` does.
+fn read_levels(db: &Db) {
+    let key = |number: u32| format!("key{number:04}");
+    for number in 0..310 {
+        db.get(key(number)).unwrap();
+    }
+    let keys: Vec<_> = (0..310).step_by(10).map(key).collect();
+    assert_eq!(db.multi_get(&keys).len(), keys.len());
+    let mut cursor = db.cursor();
+    let mut found = cursor.seek_to_first().unwrap();
+    while found {
+        found = cursor.next().unwrap();
+    }
+    found = cursor.seek_to_last().unwrap();
+    while found {
+        found = cursor.prev().unwrap();
+    }
+    for number in (0..310).step_by(31) {
+        if cursor.seek(key(number)).unwrap() {
+            cursor.next().unwrap();
+        }
+    }
+    assert!(!cursor.seek(key(500)).unwrap());
+}
+
+#[test]
+fn the_same_reads_have_the_counts_of_rocksdb() {
+    let Some(java) = Java::find() else {
+        return;
+    };
+    let dir = ScratchDir::new();
+    let statistics = Statistics::new();
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .set_statistics(statistics.clone())
+        .set_level_compaction_dynamic_level_bytes(false)
+        .set_disable_auto_compactions(true)
+        .set_merge_operator(StringAppend::new(","));
+    let db = Db::open(&options, dir.join("ours")).unwrap();
+    write_levels(&db);
+    statistics.reset();
+    read_levels(&db);
+    let (ours, theirs) = (statistics.to_string(), java.counters(&dir.join("theirs")));
+    for name in [
+        "rocksdb.memtable.hit",
+        "rocksdb.memtable.miss",
+        "rocksdb.l0.hit",
+        "rocksdb.l1.hit",
+        "rocksdb.l2andup.hit",
+        "rocksdb.number.keys.read",
+        "rocksdb.bytes.read",
+        "rocksdb.number.db.seek",
+        "rocksdb.number.db.next",
+        "rocksdb.number.db.prev",
+        "rocksdb.number.db.seek.found",
+        "rocksdb.number.db.next.found",
+        "rocksdb.number.db.prev.found",
+        "rocksdb.db.iter.bytes.read",
+        "rocksdb.num.iterator.created",
+        "rocksdb.num.iterator.deleted",
+        "rocksdb.number.multiget.get",
+        "rocksdb.number.multiget.keys.read",
+        "rocksdb.number.multiget.bytes.read",
+        "rocksdb.number.multiget.keys.found",
+        "rocksdb.bytes.per.read",
+        "rocksdb.read.num.merge_operands",
+        "rocksdb.sst.batch.size",
+    ] {
+        let line_of = |text: &str| {
+            let is_named = |line: &&str| line.split(' ').next() == Some(name);
+            text.lines().find(is_named).map(str::to_owned)
+        };
+        assert!(line_of(&ours).is_some(), "{name}");
+        assert_eq!(line_of(&ours), line_of(&theirs), "{name}");
+    }
 }

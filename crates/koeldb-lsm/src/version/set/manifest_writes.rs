@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use koeldb_base::stats::{HistogramKind, Stopwatch};
 use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_fs::WriteOptions;
 use koeldb_log::RecordWriter;
@@ -116,7 +117,11 @@ impl VersionSet {
         let mut record = std::mem::take(&mut self.record);
         let appended = manifest::append_all(&mut records, edits, &mut record);
         self.record = record;
+        let stopwatch = Stopwatch::start_for(self.options.statistics.as_ref());
         let synced = appended.and_then(|()| records.sync());
+        if let (Some(statistics), Some(stopwatch)) = (&self.options.statistics, stopwatch) {
+            stopwatch.record(statistics, HistogramKind::ManifestFileSyncMicros);
+        }
         match synced {
             Ok(()) => {
                 self.uncertain.clear();

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use koeldb_base::coding::to_usize;
 use koeldb_base::pinned::Region;
+use koeldb_base::stats::Stopwatch;
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Buffer, Error, ErrorKind, Fault, Result};
 use koeldb_fs::read_driver::{
@@ -246,7 +247,11 @@ impl PieceBytes {
     /// If not all of it can be read.
     pub(super) fn read(file: &TableFile, range: &Range<u64>) -> Result<Self> {
         let length = to_usize(range.end.saturating_sub(range.start));
+        let stopwatch = Stopwatch::start_for(file.statistics.as_ref());
         let read = ReadBuffer::read(&*file.file, range.start, length)?;
+        if let Some(stopwatch) = stopwatch {
+            file.count_read(length as u64, stopwatch.elapsed());
+        }
         if read.len() < length {
             return Err(Error::corruption(
                 "read of a range beyond the end of the file",

@@ -385,6 +385,7 @@ impl ScanSource {
             {
                 plan.arrived = true;
                 self.pace.arrived(latency);
+                piece.file.count_read(piece.bytes(), latency);
             }
             if let (Some(since), Some(reads)) = (plan.waiting.take(), &self.settings.reads) {
                 plan.begun = plan.begun.saturating_add(reads.now().saturating_sub(since));

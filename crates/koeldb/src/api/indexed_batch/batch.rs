@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use koeldb_base::entity::{self, Columns, WideColumns, with_default_column};
-use koeldb_base::merge_operator::{Merger, merge_values};
+use koeldb_base::merge_operator::{MergeCounts, Merger, merge_values};
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::timestamp::{MIN_TIMESTAMP, Timestamp, join};
 use koeldb_base::{Error, KeyOrder, PinnedSlice, Result};
@@ -629,7 +629,9 @@ pub(super) fn merge(
     newest_first: &[&[u8]],
 ) -> Result<Vec<u8>> {
     let options = family.data().options();
-    let merger = Merger::new(options.merge_operator.as_deref(), &family.data().name);
+    let merger = Merger::new(options.merge_operator.as_deref(), &family.data().name).with_counts(
+        MergeCounts::of_reads(family.data().tables.context().statistics.as_ref()),
+    );
     let existing = match base {
         Base::Unknown => stored,
         Base::Value(value) => Some(value),

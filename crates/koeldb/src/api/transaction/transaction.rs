@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use koeldb_base::entity::WideColumns;
+use koeldb_base::stats::HistogramKind;
 use koeldb_base::{Error, PinnedSlice, Result, SeqNo};
 
 use super::commit::commit_validated;
@@ -335,6 +336,8 @@ impl Transaction {
         if !self.owner.decide(inner.context.clock.now()) {
             return Err(lock_errors::expired());
         }
+        let operations = u64::from(batch.count());
+        (inner.context).record(HistogramKind::NumOpPerTransaction, operations);
         let written = inner.commit.write(batch, &self.write);
         let seqno = inner.visibility.seqno();
         self.release_all();

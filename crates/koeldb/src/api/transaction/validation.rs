@@ -74,7 +74,7 @@ pub(super) fn check_unchanged(
                 let mut lookup = Lookup::newest(key);
                 let mut source = BlockingSource::default();
                 let (version, tables) = (&super_version.version, &super_version.tables);
-                version.search(tables, &mut lookup, &mut source, 0..usize::MAX)?;
+                version.search(tables, &mut lookup, &mut source, 0..usize::MAX, |_| {})?;
                 lookup.newest_seqno() > since
             }
         })

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use koeldb_base::stats::Ticker;
 use koeldb_base::{Error, Result};
 use koeldb_fs::Purpose;
 use koeldb_fs::small_file::write_atomically;
@@ -338,7 +339,12 @@ impl BackupEngine {
             from: &*db.inner().context.fs,
             ..self.transfer(&pace, &progress)
         }
-        .run(&transfers)?;
+        .run(&transfers);
+        let context = &db.inner().context;
+        let bytes = done.into_inner();
+        context.count(Ticker::BackupReadBytes, bytes);
+        context.count(Ticker::BackupWriteBytes, bytes);
+        let outcomes = outcomes?;
         for ((item, file), outcome) in copied.into_iter().zip(&transfers).zip(outcomes) {
             item.crc32c = outcome.crc32c;
             if item.path.is_shared() {

@@ -146,6 +146,7 @@ impl Java {
             .args(
                 [
                     "Check.java",
+                    "Counters.java",
                     "Files.java",
                     "Golden.java",
                     "History.java",
@@ -202,6 +203,14 @@ impl Java {
             dir.display(),
             outcome.text
         );
+        outcome.text
+    }
+
+    /// Returns the statistics of the reads of `Counters.java`, which writes to `dir`.
+    pub(crate) fn counters(&self, dir: &Path) -> String {
+        let mut command = self.program("Counters");
+        let outcome = Outcome::of(command.arg(dir));
+        assert!(outcome.succeeded, "{}: {}", dir.display(), outcome.text);
         outcome.text
     }
 
