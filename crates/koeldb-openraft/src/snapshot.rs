@@ -59,7 +59,7 @@ impl SnapshotDir {
     }
 
     /// Creates a handle to a snapshot received from another node, whose file list is already known.
-    #[allow(dead_code, reason = "for transports")]
+    #[cfg_attr(not(feature = "grpc"), expect(dead_code, reason = "for transports"))]
     pub(crate) fn received(
         fs: &Arc<dyn FileSystem>,
         path: &Path,
@@ -117,7 +117,7 @@ impl SnapshotDir {
     }
 
     /// Opens the snapshot file called `name` for reading.
-    #[allow(dead_code, reason = "for transports")]
+    #[cfg_attr(not(feature = "grpc"), expect(dead_code, reason = "for transports"))]
     pub(crate) fn open(&self, name: &str) -> Result<Arc<dyn RandomAccessFile>> {
         self.inner.fs.open(&self.path().join(name), &reading())
     }

@@ -175,7 +175,7 @@ impl StateStore {
     }
 
     /// Returns the file system of the state.
-    #[allow(dead_code, reason = "for transports")]
+    #[cfg_attr(not(feature = "grpc"), expect(dead_code, reason = "for transports"))]
     pub(crate) fn file_system(&self) -> &Arc<dyn FileSystem> {
         &self.shared.fs
     }
