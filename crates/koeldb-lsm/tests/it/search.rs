@@ -140,7 +140,7 @@ fn get(case: &mut TestCase, tree: &Tree) -> String {
     let mut text = String::new();
     loop {
         let version = &tree.version;
-        match version.search(&tree.opener, &mut lookup, &mut source, runs.clone()) {
+        match version.search(&tree.opener, &mut lookup, &mut source, runs.clone(), |_| {}) {
             Ok(()) => break,
             Err(Fault::Error(error)) => return format!("error: {error}\n"),
             Err(Fault::Suspend(table)) => {
@@ -212,7 +212,7 @@ fn batch(case: &mut TestCase, tree: &Tree) -> String {
         let lookup = &mut lookups[index];
         lookup.rewind();
         while version
-            .search(&tree.opener, lookup, &mut source, above..usize::MAX)
+            .search(&tree.opener, lookup, &mut source, above..usize::MAX, |_| {})
             .is_err()
         {
             lookup.rewind();

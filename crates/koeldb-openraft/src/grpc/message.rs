@@ -26,7 +26,7 @@ pub(super) struct SnapshotOffer {
 #[derive(Serialize, Deserialize)]
 pub(super) enum Reply<T> {
     Done(T),
-    /// Nothing was done: the leader, if one is known, is at this address.
+    /// Nothing was proposed: the leader, if one is known, is at this address.
     Leader(Option<String>),
 }
 

@@ -21,7 +21,7 @@ use super::service::generated::membership_server::MembershipServer;
 use super::service::generated::raft_server::RaftServer;
 use super::service::generated::store_server::StoreServer;
 use super::types::{Machine, Types};
-use super::wire::MESSAGE_BYTES_MAX;
+use super::wire::{MESSAGE_BYTES_MAX, REQUEST_BYTES_MAX};
 use crate::application::Application;
 use crate::log_store::LogStore;
 use crate::logs::RaftLogs;
@@ -116,7 +116,7 @@ where
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
         let store = StoreServer::new(service.clone())
-            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_decoding_message_size(REQUEST_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
         let membership = MembershipServer::new(service.clone());
         let router = server

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use openraft::error::{CheckIsLeaderError, ClientWriteError, RaftError};
-use openraft::{AppData, AppDataResponse, BasicNode, ChangeMembers, Raft, Snapshot};
+use openraft::{AppData, AppDataResponse, BasicNode, ChangeMembers, Raft, ServerState, Snapshot};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
@@ -36,10 +36,6 @@ pub(super) mod generated {
 use generated::membership_server::Membership;
 use generated::raft_server::Raft as RaftService;
 use generated::store_server::Store;
-
-/// The size in bytes of the largest request of a client. Entries travel between nodes in messages of
-/// limited size.
-const REQUEST_BYTES_MAX: usize = 32 << 20;
 
 /// The parts of a node that answer calls; clones share them.
 pub(super) struct Service<A>
@@ -164,6 +160,18 @@ where
             }
             None => Err(failed(error)),
         }
+    }
+
+    /// Returns a reply that names the leader, unless this node takes itself for it.
+    fn other_leader(&self) -> Option<Reply<A::Response>> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow();
+        if metrics.state == ServerState::Leader {
+            return None;
+        }
+        let members = metrics.membership_config.membership();
+        let leader = metrics.current_leader.and_then(|id| members.get_node(&id));
+        Some(Reply::Leader(leader.map(|node| node.addr.clone())))
     }
 
     /// Waits until this node has applied what a majority has, as its leader; else names the leader.
@@ -295,17 +303,16 @@ where
     A: Application<Request: AppData, Response: AppDataResponse>,
 {
     async fn write(&self, request: Request<Bytes>) -> Answer {
-        let bytes = request.get_ref().len();
-        if bytes > REQUEST_BYTES_MAX {
-            return Err(Status::invalid_argument(format!(
-                "not written: a request of {bytes} bytes; {REQUEST_BYTES_MAX} are allowed"
-            )));
-        }
         let request: A::Request = read(request.get_ref())?;
-        reply(match self.raft.client_write(request).await {
-            Ok(written) => Reply::Done(written.data),
-            Err(error) => Self::not_written(&error)?,
-        })
+        // A request that was proposed may be applied although this node loses the lead, and removes it
+        // from its log: another node may have it. Only who never proposed it may name the leader.
+        if let Some(leader) = self.other_leader() {
+            return reply(leader);
+        }
+        match self.raft.client_write(request).await {
+            Ok(written) => reply(Reply::Done(written.data)),
+            Err(error) => Err(failed(format!("{error}; the request may still be applied"))),
+        }
     }
 
     async fn get(&self, request: Request<Bytes>) -> Answer {

@@ -13,6 +13,10 @@ use crate::encoding::{Encoding, Postcard};
 /// The size in bytes of the largest message. A batch of entries is far below.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 256 << 20;
 
+/// The size in bytes of the largest request of a client. Entries travel between nodes in messages of
+/// limited size.
+pub(crate) const REQUEST_BYTES_MAX: usize = 32 << 20;
+
 /// The codec of the services: it takes and gives bytes as they are.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Opaque;

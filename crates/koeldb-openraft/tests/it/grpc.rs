@@ -65,7 +65,7 @@ fn a_new_node_receives_a_snapshot_as_files() {
         let large = client.write(put("large", &"v".repeat(33 << 20))).await;
         let large = large.unwrap_err();
         assert!(
-            large.to_string().contains("33554432 are allowed"),
+            large.to_string().contains("limit is: 33554432 bytes"),
             "{large}"
         );
         assert_eq!(large.kind(), io::ErrorKind::InvalidInput);

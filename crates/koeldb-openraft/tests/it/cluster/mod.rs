@@ -71,11 +71,12 @@ async fn client(world: World, history: History, number: u64, start: Instant, sec
             1 | 2 => Request::Put(key, Some(value)),
             _ => Request::Swap(key, last, value),
         };
+        let leads = process.raft.metrics().borrow().state == ServerState::Leader;
         let written = process.raft.client_write(request.clone());
         let answer: Option<Answer> = match tokio::time::timeout(limit, written).await {
             Ok(Ok(written)) if world.process(id).is_some() => Some(written.data),
-            // Not proposed: its outcome is known.
-            Ok(Err(error)) if is_refusal(&error) => continue,
+            // Not proposed: its outcome is known. Who led may have proposed it before it lost the lead.
+            Ok(Err(error)) if !leads && is_refusal(&error) => continue,
             _ => None,
         };
         let action = match request {
