@@ -1,4 +1,4 @@
-//! Storage for [openraft] on KoelDB: Raft log, state machine, snapshots.
+//! Storage for [openraft](https://docs.rs/openraft) on KoelDB: Raft log, state machine, snapshots.
 //!
 //! - [`RaftLogs`] is the log database of a node. All Raft groups of the node share it, and with it
 //!   the syncs of its write-ahead log (group commit across groups).
