@@ -116,6 +116,23 @@ pub(super) struct Process {
     number: u64,
 }
 
+impl Process {
+    /// The index up to which the log is purged, and that up to which the state has it; nothing from a
+    /// disk without power.
+    ///
+    /// openraft's metrics count a purge that waits for a snapshot as done.
+    pub(super) fn purged_and_applied(&self) -> Option<(Option<u64>, Option<u64>)> {
+        let purged = self.logs.group(1).ok()?.purged().ok()?;
+        let applied = self.state.applied().ok()?;
+        let applied = applied.and_then(|applied| {
+            let (last, _): (Option<LogId<u64>>, StoredMembership<u64, BasicNode>) =
+                Postcard::decode(&applied).unwrap();
+            last
+        });
+        Some((purged.map(|(index, _)| index), applied.map(|id| id.index)))
+    }
+}
+
 struct Host {
     disk: MemoryFileSystem,
     process: Option<Process>,
