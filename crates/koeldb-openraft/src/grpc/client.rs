@@ -203,6 +203,10 @@ where
                             *obstacle = Some(format!("{} does not lead", self.leader));
                             leader
                         }
+                        Reply::Unconfirmed(reason) => {
+                            *obstacle = Some(format!("{}: {reason}", self.leader));
+                            None
+                        }
                     },
                     Err(status) => {
                         let error = status_error(&status);

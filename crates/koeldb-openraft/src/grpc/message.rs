@@ -28,6 +28,8 @@ pub(super) enum Reply<T> {
     Done(T),
     /// Nothing was proposed: the leader, if one is known, is at this address.
     Leader(Option<String>),
+    /// Nothing was proposed: too few members confirm that this node leads, for this reason.
+    Unconfirmed(String),
 }
 
 /// The members of a cluster, as its leader knows them.

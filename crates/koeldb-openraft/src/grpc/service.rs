@@ -174,13 +174,17 @@ where
         Some(Reply::Leader(leader.map(|node| node.addr.clone())))
     }
 
-    /// Waits until this node has applied what a majority has, as its leader; else names the leader.
+    /// Waits until this node has applied what a majority has, as its leader; else returns the reply.
     async fn confirm_leader<T>(&self) -> Result<Option<Reply<T>>, Status> {
         match self.raft.ensure_linearizable().await {
             Ok(_) => Ok(None),
             Err(RaftError::APIError(CheckIsLeaderError::ForwardToLeader(leader))) => Ok(Some(
                 Reply::Leader(leader.leader_node.map(|node| node.addr)),
             )),
+            // A voter that has just been added may not answer yet.
+            Err(RaftError::APIError(CheckIsLeaderError::QuorumNotEnough(error))) => {
+                Ok(Some(Reply::Unconfirmed(error.to_string())))
+            }
             Err(error) => Err(failed(error)),
         }
     }

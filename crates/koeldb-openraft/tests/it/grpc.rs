@@ -97,7 +97,15 @@ fn a_new_node_receives_a_snapshot_as_files() {
 
         // Both are needed now. The second one continues from its files.
         second.shutdown().await.unwrap();
+        let address = addresses[1].clone();
+        let adding = tokio::spawn(async move {
+            let added = client.add_node(2, &address).await;
+            added.map(|()| client)
+        });
+        // Enough for the leader to find that it has no majority, in which it must not give up.
+        tokio::time::sleep(Duration::from_secs(1)).await;
         let second = start(2, &addresses[1], &scratch, &security).await;
+        let mut client = adding.await.unwrap().unwrap();
         assert!(client.write(put("key 0", "new")).await.unwrap());
         assert_eq!(client.get("key 0").await.unwrap().unwrap(), b"new");
         second.shutdown().await.unwrap();
