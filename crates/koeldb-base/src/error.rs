@@ -5,6 +5,7 @@
 //! background error fails many writers. Absence is never an error: it is `Ok(None)`.
 
 pub mod advice;
+mod status_text;
 
 use std::borrow::Cow;
 use std::fmt;

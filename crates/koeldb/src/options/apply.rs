@@ -213,22 +213,6 @@ pub(crate) trait Target: Clone {
     fn set(&mut self, name: &str, value: &str, reading: &mut Reading) -> Result<(), Refusal>;
 }
 
-impl Target for DbOptions {
-    const SECTION: &'static str = Self::NAME;
-
-    fn set(&mut self, name: &str, value: &str, reading: &mut Reading) -> Result<(), Refusal> {
-        registry::set(self, "", name, value, reading)
-    }
-}
-
-impl Target for ColumnFamilyOptions {
-    const SECTION: &'static str = Self::NAME;
-
-    fn set(&mut self, name: &str, value: &str, reading: &mut Reading) -> Result<(), Refusal> {
-        registry::set(self, "", name, value, reading)
-    }
-}
-
 /// Options of a database and a column family: a name goes to the struct that knows it.
 ///
 /// A name that both know is a current option of the column family and a former database option.

@@ -39,6 +39,7 @@ mod manual_compaction;
 mod memtable;
 mod mend;
 pub(crate) mod mutable;
+mod named;
 pub(crate) mod object;
 pub(crate) mod options_file;
 mod per_call;

@@ -1,0 +1,162 @@
+//! Objects that C holds by a pointer.
+//!
+//! Each begins with the name of its type, which debug builds check: a pointer to another type, or to
+//! an object that was destroyed, ends the process there.
+
+#![expect(unsafe_code, reason = "the pointers are the caller's")]
+
+use crate::boundary::Failure;
+
+/// An object of C.
+#[repr(C)]
+pub(crate) struct Handle<T> {
+    type_name: &'static str,
+    value: T,
+}
+
+/// The type of objects that this library cannot create yet.
+pub(crate) struct Missing(());
+
+const DESTROYED: &str = "an object that was destroyed";
+
+impl<T> Handle<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Handle {
+            type_name: std::any::type_name::<T>(),
+            value,
+        }
+    }
+
+    fn check(&self) {
+        debug_assert_eq!(self.type_name, std::any::type_name::<T>(), "wrong handle");
+    }
+
+    /// Returns the object.
+    pub(crate) fn get(&self) -> &T {
+        self.check();
+        &self.value
+    }
+}
+
+/// A result that may be handed to C as an object.
+pub(crate) trait Given {
+    /// The type of the object.
+    type Value;
+
+    /// Returns the object; `None` for a null pointer.
+    fn given(self) -> Option<Self::Value>;
+}
+
+impl<T> Given for Option<T> {
+    type Value = T;
+
+    fn given(self) -> Option<T> {
+        self
+    }
+}
+
+/// Marks the types that are objects of C, which are handed over as they are.
+macro_rules! objects {
+    ($($Type:ty),* $(,)?) => {$(
+        impl Given for $Type {
+            type Value = $Type;
+
+            fn given(self) -> Option<$Type> {
+                Some(self)
+            }
+        }
+    )*};
+}
+
+objects!(
+    koeldb::Db,
+    koeldb::ColumnFamily,
+    koeldb::WriteOptions,
+    crate::options::Options,
+    crate::read_options::ReadOptions,
+    Missing,
+);
+
+/// Hands an object to C.
+pub(crate) fn give<G: Given>(given: G) -> *mut Handle<G::Value> {
+    let boxed = |value| Box::into_raw(Box::new(Handle::new(value)));
+    given.given().map_or(std::ptr::null_mut(), boxed)
+}
+
+/// Returns the object behind a pointer.
+///
+/// # Safety
+/// The pointer is null or that of an object of this type, which outlives the call and that nobody
+/// changes meanwhile.
+pub(crate) unsafe fn shared<'a, T>(
+    pointer: *const Handle<T>,
+    name: &str,
+) -> Result<&'a T, Failure> {
+    // SAFETY: promised by the caller.
+    let handle = unsafe { pointer.as_ref() };
+    let handle = handle.ok_or_else(|| Failure::argument(format!("{name} is null")))?;
+    Ok(handle.get())
+}
+
+/// Returns the object behind a pointer, to change it.
+///
+/// # Safety
+/// As [`shared`], and nobody else uses the object meanwhile.
+pub(crate) unsafe fn exclusive<'a, T>(
+    pointer: *mut Handle<T>,
+    name: &str,
+) -> Result<&'a mut T, Failure> {
+    // SAFETY: promised by the caller.
+    let handle = unsafe { pointer.as_mut() };
+    let handle = handle.ok_or_else(|| Failure::argument(format!("{name} is null")))?;
+    handle.check();
+    Ok(&mut handle.value)
+}
+
+/// Returns the object behind a pointer; `None` if it is null.
+///
+/// # Safety
+/// As [`shared`].
+pub(crate) unsafe fn optional<'a, T>(pointer: *const Handle<T>) -> Option<&'a T> {
+    // SAFETY: promised by the caller.
+    unsafe { pointer.as_ref() }.map(Handle::get)
+}
+
+/// Takes an object back from C.
+///
+/// # Safety
+/// The pointer is null or from [`give`], and is not used again.
+pub(crate) unsafe fn take<T>(pointer: *mut Handle<T>, name: &str) -> Result<T, Failure> {
+    // SAFETY: promised by the caller.
+    let taken = unsafe { take_optional(pointer) };
+    taken.ok_or_else(|| Failure::argument(format!("{name} is null")))
+}
+
+/// Takes an object back from C; `None` if the pointer is null.
+///
+/// # Safety
+/// As [`take`].
+pub(crate) unsafe fn take_optional<T>(pointer: *mut Handle<T>) -> Option<T> {
+    if pointer.is_null() {
+        return None;
+    }
+    // SAFETY: it is not null, and from `give`.
+    let handle = unsafe { Box::from_raw(pointer) };
+    handle.check();
+    Some(handle.value)
+}
+
+/// Destroys an object; null is permitted.
+///
+/// # Safety
+/// As [`take`].
+pub(crate) unsafe fn destroy<T>(pointer: *const Handle<T>) {
+    let pointer = pointer.cast_mut();
+    if pointer.is_null() {
+        return;
+    }
+    // SAFETY: it is not null, and from `give`.
+    let mut handle = unsafe { Box::from_raw(pointer) };
+    handle.check();
+    handle.type_name = DESTROYED;
+}

@@ -1,0 +1,186 @@
+//! Options that C sets and reads as numbers, and the engine by names and texts.
+
+use std::ffi::CStr;
+
+use crate::boundary::Failure;
+use crate::memory::{self, ToC};
+
+/// An object with named options.
+pub(crate) trait Named {
+    /// Sets an option from its text; a text that is refused fails the next open.
+    fn set_text(&mut self, name: &str, value: &str);
+
+    /// Returns the text of an option.
+    fn text(&self, name: &str) -> koeldb::Result<String>;
+}
+
+/// A value of C that becomes the text of an option.
+pub(crate) trait Value {
+    /// Returns the text of the value for the option `name`.
+    fn text(&self, name: &str) -> String;
+}
+
+macro_rules! numbers {
+    ($($type:ty),*) => {$(
+        impl Value for $type {
+            fn text(&self, _: &str) -> String {
+                self.to_string()
+            }
+        }
+    )*};
+}
+
+numbers!(bool, u8, u32, u64, i64, usize, f64);
+
+impl Value for i32 {
+    fn text(&self, name: &str) -> String {
+        match names(name) {
+            Some(names) => {
+                let at = usize::try_from(*self).ok();
+                let name = at
+                    .and_then(|at| names.get(at))
+                    .filter(|name| !name.is_empty());
+                name.map_or_else(|| self.to_string(), |name| (*name).to_owned())
+            }
+            None if is_bool(name) => (*self != 0).to_string(),
+            None => self.to_string(),
+        }
+    }
+}
+
+impl Value for &CStr {
+    fn text(&self, _: &str) -> String {
+        self.to_string_lossy().into_owned()
+    }
+}
+
+/// Whether C declares a switch as a number.
+fn is_bool(name: &str) -> bool {
+    matches!(name, "use_fsync" | "no_block_cache")
+}
+
+const COMPRESSIONS: &[&str] = &[
+    "kNoCompression",
+    "kSnappyCompression",
+    "kZlibCompression",
+    "kBZip2Compression",
+    "kLZ4Compression",
+    "kLZ4HCCompression",
+    "kXpressCompression",
+    "kZSTD",
+];
+
+/// Returns the texts of an option whose values are numbered in C; `None` for other options.
+fn names(option: &str) -> Option<&'static [&'static str]> {
+    Some(match option {
+        "compression" | "bottommost_compression" | "blob_compression_type" | "wal_compression" => {
+            COMPRESSIONS
+        }
+        "compaction_style" => &[
+            "kCompactionStyleLevel",
+            "kCompactionStyleUniversal",
+            "kCompactionStyleFIFO",
+        ],
+        "compaction_pri" => &[
+            "kByCompensatedSize",
+            "kOldestLargestSeqFirst",
+            "kOldestSmallestSeqFirst",
+            "kMinOverlappingRatio",
+            "kRoundRobin",
+        ],
+        "wal_recovery_mode" => &[
+            "kTolerateCorruptedTailRecords",
+            "kAbsoluteConsistency",
+            "kPointInTimeRecovery",
+            "kSkipAnyCorruptedRecords",
+        ],
+        "info_log_level" => &[
+            "DEBUG_LEVEL",
+            "INFO_LEVEL",
+            "WARN_LEVEL",
+            "ERROR_LEVEL",
+            "FATAL_LEVEL",
+            "HEADER_LEVEL",
+        ],
+        "prepopulate_blob_cache" => &["kDisable", "kFlushOnly"],
+        "index_type" => &["kBinarySearch", "kHashSearch", "kTwoLevelIndexSearch"],
+        "data_block_index_type" => &["kDataBlockBinarySearch", "kDataBlockBinaryAndHash"],
+        "index_block_search_type" => &["kBinary", "kInterpolation", "kAuto"],
+        "checksum" => &["kNoChecksum", "kCRC32c", "kxxHash", "kxxHash64", "kXXH3"],
+        "stop_style" => &[
+            "kCompactionStopStyleSimilarSize",
+            "kCompactionStopStyleTotalSize",
+        ],
+        "metadata_cache_options.top_level_index_pinning"
+        | "metadata_cache_options.partition_pinning"
+        | "metadata_cache_options.unpartitioned_pinning" => {
+            &["kFallback", "kNone", "kFlushedAndSimilar", "kAll"]
+        }
+        _ => return None,
+    })
+}
+
+/// Sets an option; a value that the engine refuses fails the next open.
+pub(crate) fn set<N: Named, V: Value>(target: &mut N, name: &str, value: V) {
+    target.set_text(name, &value.text(name));
+}
+
+/// A value of an option that C reads.
+pub(crate) trait FromText: Sized {
+    /// Reads the text of the option `name`; `None` if it is not such a value.
+    fn from_text(name: &str, text: &str) -> Option<Self>;
+}
+
+macro_rules! parsed {
+    ($($type:ty),*) => {$(
+        impl FromText for $type {
+            fn from_text(_: &str, text: &str) -> Option<Self> {
+                text.parse().ok()
+            }
+        }
+    )*};
+}
+
+parsed!(u32, u64, i64, usize, f64);
+
+impl FromText for u8 {
+    fn from_text(_: &str, text: &str) -> Option<Self> {
+        match text {
+            "true" => Some(1),
+            "false" => Some(0),
+            number => number.parse().ok(),
+        }
+    }
+}
+
+impl FromText for bool {
+    fn from_text(name: &str, text: &str) -> Option<Self> {
+        u8::from_text(name, text).map(|value| value != 0)
+    }
+}
+
+impl FromText for i32 {
+    fn from_text(name: &str, text: &str) -> Option<Self> {
+        match names(name) {
+            Some(names) => {
+                let at = names.iter().position(|name| *name == text)?;
+                Some(at.to_c())
+            }
+            None if is_bool(name) => bool::from_text(name, text).map(i32::from),
+            None => text.parse().ok(),
+        }
+    }
+}
+
+impl FromText for *mut std::ffi::c_char {
+    fn from_text(_: &str, text: &str) -> Option<Self> {
+        Some(memory::give_text(text))
+    }
+}
+
+/// Returns the value of an option.
+pub(crate) fn get<N: Named, V: FromText>(source: &N, name: &str) -> Result<V, Failure> {
+    let text = source.text(name)?;
+    let value = V::from_text(name, &text);
+    value.ok_or_else(|| Failure::argument(format!("{name}={text} has no number in C")))
+}

@@ -1,0 +1,60 @@
+//! Programs in C, compiled against the header and linked with the library.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The folder of the library that `cargo test` built.
+fn library() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    test.parent().unwrap().to_owned()
+}
+
+/// Returns whether there is a C compiler; says so if there is none.
+fn has_compiler() -> bool {
+    let found = Command::new("cc").arg("--version").output().is_ok();
+    if !found {
+        println!("notice: programs in C: no C compiler");
+    }
+    found
+}
+
+/// Compiles a program of `tests/c` and runs it in an empty directory.
+fn run(name: &str) {
+    if !has_compiler() {
+        return;
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let program = scratch.path().join(name);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let library = library();
+    let compiled = Command::new("cc")
+        .args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
+        .arg(&program)
+        .arg(root.join("tests/c").join(name).with_extension("c"))
+        .arg("-I")
+        .arg(root.join("include"))
+        .arg(library.join("libkoeldb_c.so"))
+        .arg(format!("-Wl,-rpath,{}", library.display()))
+        .status()
+        .unwrap();
+    assert!(compiled.success());
+    // What the program records is the soname.
+    std::os::unix::fs::symlink(
+        library.join("libkoeldb_c.so"),
+        scratch.path().join("libkoeldb.so.0"),
+    )
+    .unwrap();
+    let ran = Command::new(&program)
+        .current_dir(scratch.path())
+        .env("LD_LIBRARY_PATH", scratch.path())
+        .output()
+        .unwrap();
+    let printed = String::from_utf8_lossy(&ran.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert!(ran.status.success(), "{}\n{printed}\n{errors}", ran.status);
+}
+
+#[test]
+fn keys_and_values() {
+    run("keys_and_values");
+}
