@@ -1,5 +1,6 @@
 //! The exported functions in Rust: conversions around calls of the functions that do the work.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use crate::abi::{Abi, Function, Parameter, Passing, split};
@@ -202,13 +203,13 @@ fn body(abi: &Abi, function: &Function) -> String {
                 _ => named(1).to_owned(),
             };
             format!(
-                "Ok(crate::option_text::set(handle::exclusive({}, {:?})?, {argument:?}, {value}))",
+                "Ok(crate::settings::option_text::set(handle::exclusive({}, {:?})?, {argument:?}, {value}))",
                 named(0),
                 named(0)
             )
         }
         "option" => format!(
-            "crate::option_text::get(handle::shared({}, {:?})?, {argument:?})",
+            "crate::settings::option_text::get(handle::shared({}, {:?})?, {argument:?})",
             named(0),
             named(0)
         ),
@@ -237,6 +238,18 @@ pub(crate) fn generate(abi: &Abi) -> String {
         );
     }
     out.push_str("}\n");
+    let types: BTreeSet<&str> = abi
+        .types
+        .values()
+        .map(|opaque| opaque.rust.as_str())
+        .collect();
+    for name in types {
+        let _ = writeln!(
+            out,
+            "impl handle::Given for {name} {{\n    type Value = {name};\n    \
+             fn given(self) -> Option<{name}> {{ Some(self) }}\n}}"
+        );
+    }
     for function in &abi.functions {
         let parameters: Vec<String> = (function.parameters.iter())
             .map(|parameter| format!("{}: {}", parameter.name, raw_type(abi, &parameter.c_type)))

@@ -38,7 +38,7 @@ impl<T> Handle<T> {
     }
 }
 
-/// A result that may be handed to C as an object.
+/// A result that may be handed to C as an object. The types of `abi/types.tsv` are such.
 pub(crate) trait Given {
     /// The type of the object.
     type Value;
@@ -54,28 +54,6 @@ impl<T> Given for Option<T> {
         self
     }
 }
-
-/// Marks the types that are objects of C, which are handed over as they are.
-macro_rules! objects {
-    ($($Type:ty),* $(,)?) => {$(
-        impl Given for $Type {
-            type Value = $Type;
-
-            fn given(self) -> Option<$Type> {
-                Some(self)
-            }
-        }
-    )*};
-}
-
-objects!(
-    koeldb::Db,
-    koeldb::ColumnFamily,
-    koeldb::WriteOptions,
-    crate::options::Options,
-    crate::read_options::ReadOptions,
-    Missing,
-);
 
 /// Hands an object to C.
 pub(crate) fn give<G: Given>(given: G) -> *mut Handle<G::Value> {

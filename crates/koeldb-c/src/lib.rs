@@ -24,12 +24,13 @@
 compile_error!("panics must unwind, to become errors of C");
 
 mod boundary;
-mod db;
+mod copies;
+mod data;
 mod handle;
 mod memory;
-mod option_text;
-mod options;
-mod read_options;
+mod plugins;
+mod settings;
+mod transactions;
 
 #[expect(
     unsafe_code,

@@ -6,8 +6,8 @@ use koeldb::{ColumnFamily, Db, PinnedSlice, WriteOptions};
 
 use crate::boundary::Failure;
 use crate::memory::path;
-use crate::options::Options;
-use crate::read_options::ReadOptions;
+use crate::settings::options::Options;
+use crate::settings::read::ReadOptions;
 
 /// Opens a database.
 pub(crate) fn open(options: &Options, name: &CStr) -> Result<Db, Failure> {

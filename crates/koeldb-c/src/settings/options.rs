@@ -1,7 +1,7 @@
 //! Options of databases and column families.
 
 use crate::boundary::Failure;
-use crate::option_text::Named;
+use crate::settings::option_text::Named;
 
 /// The options of a database and of a column family (`rocksdb_options_t`).
 #[derive(Clone)]

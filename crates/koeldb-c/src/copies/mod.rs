@@ -1,0 +1,1 @@
+//! Copies and files: checkpoints, backups, exports, tables from outside, live files, logs.

@@ -1,0 +1,3 @@
+//! Databases, column families, reads, writes, batches and iterators.
+
+pub(crate) mod db;

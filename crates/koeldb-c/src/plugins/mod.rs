@@ -1,0 +1,1 @@
+//! Plug-ins in C: comparators, merge operators, filters, listeners.
