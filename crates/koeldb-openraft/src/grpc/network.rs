@@ -1,5 +1,10 @@
 //! A node's connections to the others.
 
+#![expect(
+    clippy::result_large_err,
+    reason = "the errors of calls are openraft's"
+)]
+
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::future::Future;

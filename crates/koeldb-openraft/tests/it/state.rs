@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use koeldb::fs::{Failure, FaultFileSystem, FaultRule, SurvivalPolicy, SystemClock};
+use koeldb::fs::{Clock, Failure, FaultFileSystem, FaultRule, SurvivalPolicy, SystemClock};
 use koeldb::{Env, Options, Result};
 use koeldb_openraft::{SnapshotDir, StateStore};
 use koeldb_testkit::floors::Floors;
@@ -305,7 +305,7 @@ fn a_state_is_closed_when_its_installation_has_ended() {
             let installing = scope.spawn(|| {
                 let _ = state.install_snapshot(&snapshot, &49_u64.to_le_bytes());
             });
-            std::thread::sleep(Duration::from_micros(round * 200));
+            SystemClock.sleep(Duration::from_micros(round * 200));
             state.close().unwrap();
             let again = open(&disk, "/target").unwrap();
             installing.join().unwrap();
