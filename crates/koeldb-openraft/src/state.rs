@@ -11,13 +11,13 @@
 //! of a prefix of the log, and names its own end.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use koeldb::fs::FileSystem;
 use koeldb::fs::file::Purpose;
 use koeldb::fs::small_file::{create_dir_durably, remove_dir_all, write_atomically};
 use koeldb::{
-    CheckpointOptions, CompactionStyle, Db, Env, Error, FlushPolicy, Options, Result,
+    CheckpointOptions, CompactionStyle, Db, Env, Error, ErrorKind, FlushPolicy, Options, Result,
     WriteBatchWithIndex, WriteOptions,
 };
 
@@ -46,6 +46,8 @@ struct Shared {
     directory: PathBuf,
     has_threads: bool,
     current: Mutex<Current>,
+    /// Whether the state is closed. Snapshots are built and installed under a shared lock.
+    is_closed: RwLock<bool>,
 }
 
 /// The mutable part of a [`StateStore`]: the open database, the newest snapshot and counters.
@@ -145,6 +147,7 @@ impl StateStore {
                 directory,
                 has_threads,
                 current,
+                is_closed: RwLock::new(false),
             }),
         })
     }
@@ -158,6 +161,31 @@ impl StateStore {
     fn current(&self) -> MutexGuard<'_, Current> {
         let current = self.shared.current.lock();
         current.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Closes the state, after snapshots that are being built or installed; both fail from then on.
+    ///
+    /// Only then may the directory be opened again.
+    ///
+    /// # Errors
+    /// Errors of [`Db::close`].
+    pub fn close(&self) -> Result<()> {
+        let is_closed = self.shared.is_closed.write();
+        *is_closed.unwrap_or_else(PoisonError::into_inner) = true;
+        self.db().close()
+    }
+
+    /// Keeps the state open as long as the guard lives; fails if it is closed.
+    fn stay_open(&self) -> Result<RwLockReadGuard<'_, bool>> {
+        let is_closed = self.shared.is_closed.read();
+        let is_closed = is_closed.unwrap_or_else(PoisonError::into_inner);
+        match *is_closed {
+            false => Ok(is_closed),
+            true => Err(Error::with_kind(
+                ErrorKind::Aborted,
+                "the replicated state is closed",
+            )),
+        }
     }
 
     /// Returns the database with the current state, for reads.
@@ -227,6 +255,7 @@ impl StateStore {
     /// # Errors
     /// If a write has failed, or the flush or the checkpoint fails.
     pub fn build_snapshot(&self) -> Result<Option<SnapshotDir>> {
+        let _open = self.stay_open()?;
         let (db, path, installs) = {
             let mut current = self.current();
             if let Some(failure) = &current.failure {
@@ -279,6 +308,7 @@ impl StateStore {
     /// errors of the file system. The old state remains then. If the pointer to the new state cannot
     /// be written, a crash leaves either, and later writes fail.
     pub fn install_snapshot(&self, snapshot: &SnapshotDir, expected: &[u8]) -> Result<()> {
+        let _open = self.stay_open()?;
         let fs = &self.shared.fs;
         let (own, state) = {
             let mut current = self.current();

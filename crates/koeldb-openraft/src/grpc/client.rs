@@ -1,6 +1,5 @@
 //! A client of a cluster.
 
-use std::error::Error;
 use std::future::Future;
 use std::io;
 use std::marker::PhantomData;
@@ -14,7 +13,7 @@ use tonic::transport::Channel;
 use tonic::{Response, Status};
 
 use super::message::{Members, Reply};
-use super::security::{Bearer, Security, describe};
+use super::security::{Bearer, Security, causes, describe};
 use super::service::generated::membership_client::MembershipClient;
 use super::service::generated::store_client::StoreClient;
 use super::wire::{MESSAGE_BYTES_MAX, decode, encode, status_error};
@@ -248,8 +247,7 @@ where
 
 /// Whether an open connection had been lost, and was not to be had again: nothing was sent.
 fn is_unconnected(status: &Status) -> bool {
-    let mut causes = std::iter::successors(status.source(), |&cause| cause.source());
-    causes.any(|cause| cause.is::<tonic::ConnectError>())
+    causes(status).any(|cause| cause.is::<tonic::ConnectError>())
 }
 
 fn store(node: Connection) -> StoreClient<Connection> {

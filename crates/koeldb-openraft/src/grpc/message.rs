@@ -32,6 +32,13 @@ pub(super) enum Reply<T> {
     Unconfirmed(String),
 }
 
+impl<T> Reply<T> {
+    /// Returns the reply that names this node as the leader.
+    pub(super) fn leader(leader: Option<&BasicNode>) -> Self {
+        Reply::Leader(leader.map(|node| node.addr.clone()))
+    }
+}
+
 /// The members of a cluster, as its leader knows them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Members {

@@ -24,6 +24,7 @@ mod network;
 mod node;
 mod receive;
 mod security;
+mod send;
 mod service;
 mod types;
 pub(crate) mod wire;

@@ -1,5 +1,11 @@
 //! A node's connections to the others.
 
+#![expect(
+    clippy::result_large_err,
+    reason = "the errors of calls are openraft's"
+)]
+
+use std::collections::HashMap;
 use std::fmt::Display;
 use std::future::Future;
 use std::io;
@@ -12,47 +18,110 @@ use openraft::network::{Backoff, RPCOption, RaftNetwork, RaftNetworkFactory};
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
 };
-use openraft::{AppData, AppDataResponse, BasicNode, OptionalSend, Snapshot, Vote};
+use openraft::{AppData, AppDataResponse, BasicNode, LogId, OptionalSend, Snapshot, Vote};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
+use tokio::task::JoinSet;
 use tonic::service::interceptor::InterceptedService;
-use tonic::transport::Channel;
-use tonic::{Response, Status, Streaming};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Response, Status};
 
 use super::message::{SnapshotOffer, ToNode};
 use super::security::{Bearer, Security, describe};
+use super::send::send_snapshot;
 use super::service::generated::raft_client::RaftClient;
 use super::types::Types;
-use super::wire::{MESSAGE_BYTES_MAX, decode, encode, status_error};
+use super::wire::{MESSAGE_BYTES_MAX, decode, encode};
 use crate::application::Application;
-use crate::snapshot::{PIECE_BYTES, SnapshotDir, SnapshotFile};
-
-/// The longest time without progress in the transfer of a snapshot.
-pub(super) const IDLE_MAX: Duration = Duration::from_secs(10);
 
 /// The shortest and the longest time between two calls to a node that did not answer.
 const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(1);
 
-/// The number of pieces of a snapshot that wait to be sent.
-const PIECES: usize = 4;
-
 /// openraft's `RaftNetworkFactory`, which makes a [`Connection`] for each other node.
 pub(super) struct Connections<A> {
-    pub(super) security: Security,
-    pub(super) application: PhantomData<fn() -> A>,
+    security: Security,
+    /// The shared clients by node, with the addresses that they are for.
+    shared: HashMap<u64, (String, Client)>,
+    application: PhantomData<fn() -> A>,
 }
 
-type Client = RaftClient<InterceptedService<Channel, Bearer>>;
+pub(super) type Client = RaftClient<InterceptedService<Channel, Bearer>>;
 
-/// A connection to another node, opened by the first call, and again after it broke.
+/// The connections to another node, opened by the first call, and again after they broke.
+///
+/// openraft makes one of these for each replication, and for each heartbeat of a linearizable read.
 pub(super) struct Connection<A> {
     target: u64,
-    /// The client, or why its address cannot be used.
-    client: Result<Client, String>,
+    /// The clients, or why the address cannot be used.
+    clients: Result<Clients, String>,
+    sending: Option<Sending>,
     application: PhantomData<fn() -> A>,
+}
+
+/// The clients of a node.
+struct Clients {
+    /// The client for heartbeats, which wait for nothing large. All connections to the node share it.
+    shared: Client,
+    endpoint: Endpoint,
+    bearer: Bearer,
+    /// The client for votes, entries and snapshots.
+    own: Option<Client>,
+}
+
+impl Clients {
+    fn new(security: &Security, endpoint: Endpoint, shared: Option<Client>) -> Self {
+        let bearer = security.bearer();
+        Clients {
+            shared: shared.unwrap_or_else(|| connect(&endpoint, &bearer)),
+            endpoint,
+            bearer,
+            own: None,
+        }
+    }
+
+    fn own(&mut self) -> &mut Client {
+        let (endpoint, bearer) = (&self.endpoint, &self.bearer);
+        self.own.get_or_insert_with(|| connect(endpoint, bearer))
+    }
+}
+
+/// Returns a client that connects with its first call.
+fn connect(endpoint: &Endpoint, bearer: &Bearer) -> Client {
+    RaftClient::with_interceptor(endpoint.connect_lazy(), bearer.clone())
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+}
+
+/// Entries that are on their way, for longer than one call of openraft if they are large.
+///
+/// openraft gives up a call after a heartbeat's interval, and then asks for the same entries again.
+struct Sending {
+    vote: Vote<u64>,
+    previous: Option<LogId<u64>>,
+    last: LogId<u64>,
+    /// One task, which ends with this.
+    call: JoinSet<Result<Response<Bytes>, Status>>,
+}
+
+impl<A> Connections<A> {
+    pub(super) fn new(security: &Security) -> Self {
+        Connections {
+            security: security.clone(),
+            shared: HashMap::new(),
+            application: PhantomData,
+        }
+    }
+
+    /// Returns the clients of the node `target` at `address`.
+    fn clients(&mut self, target: u64, address: &str) -> io::Result<Clients> {
+        let known = self.shared.get(&target);
+        let known = known.filter(|(known, _)| known == address);
+        let known = known.map(|(_, client)| client.clone());
+        let clients = Clients::new(&self.security, self.security.endpoint(address)?, known);
+        let shared = (address.to_owned(), clients.shared.clone());
+        self.shared.insert(target, shared);
+        Ok(clients)
+    }
 }
 
 impl<A> RaftNetworkFactory<Types<A>> for Connections<A>
@@ -62,14 +131,11 @@ where
     type Network = Connection<A>;
 
     async fn new_client(&mut self, target: u64, node: &BasicNode) -> Connection<A> {
-        let endpoint = self.security.endpoint(&node.addr);
-        let client = endpoint.map(|endpoint| {
-            RaftClient::with_interceptor(endpoint.connect_lazy(), self.security.bearer())
-                .max_decoding_message_size(MESSAGE_BYTES_MAX)
-        });
+        let clients = self.clients(target, &node.addr);
         Connection {
             target,
-            client: client.map_err(|error| error.to_string()),
+            clients: clients.map_err(|error| error.to_string()),
+            sending: None,
             application: PhantomData,
         }
     }
@@ -89,13 +155,57 @@ fn unreachable(error: impl Display) -> Unreachable {
 }
 
 impl<A> Connection<A> {
-    fn client(&mut self) -> Result<&mut Client, Unreachable> {
-        self.client.as_mut().map_err(unreachable)
+    fn clients(&mut self) -> Result<&mut Clients, Unreachable> {
+        self.clients.as_mut().map_err(unreachable)
     }
 
     fn envelope<T: Serialize>(&self, message: T) -> io::Result<Bytes> {
         let target = self.target;
         encode(&ToNode { target, message })
+    }
+}
+
+impl<A> Connection<A>
+where
+    A: Application<Request: AppData, Response: AppDataResponse>,
+{
+    /// Returns the entries of `rpc`, up to `last`, as they are being sent; begins to send them if they
+    /// are not.
+    fn sending(
+        &mut self,
+        rpc: AppendEntriesRequest<Types<A>>,
+        last: LogId<u64>,
+    ) -> Result<&mut Sending, CallError<RaftError<u64>>> {
+        let (vote, previous) = (rpc.vote, rpc.prev_log_id);
+        let is_same = |sending: &Sending| {
+            (sending.vote, sending.previous) == (vote, previous) && sending.last <= last
+        };
+        let sending = match self.sending.take().filter(is_same) {
+            Some(sending) => sending,
+            None => {
+                let message = self.envelope(rpc).map_err(failed)?;
+                let mut client = self.clients()?.own().clone();
+                let mut call = JoinSet::new();
+                call.spawn(async move { client.append(message).await });
+                Sending {
+                    vote,
+                    previous,
+                    last,
+                    call,
+                }
+            }
+        };
+        Ok(self.sending.insert(sending))
+    }
+
+    /// Sends a heartbeat of this vote behind the entry `previous`.
+    async fn heartbeat(
+        &mut self,
+        rpc: AppendEntriesRequest<Types<A>>,
+        limit: Duration,
+    ) -> Result<AppendEntriesResponse<u64>, CallError<RaftError<u64>>> {
+        let message = self.envelope(rpc).map_err(failed)?;
+        answer(limit, self.clients()?.shared.append(message)).await
     }
 }
 
@@ -105,89 +215,18 @@ async fn answer<R: DeserializeOwned, E: std::error::Error>(
     call: impl Future<Output = Result<Response<Bytes>, Status>>,
 ) -> Result<R, CallError<E>> {
     match tokio::time::timeout(limit, call).await {
-        Ok(Ok(answered)) => decode(answered.get_ref()).map_err(failed),
-        Ok(Err(status)) => Err(failed(describe(&status))),
+        Ok(answered) => read_answer(answered),
         Err(late) => Err(failed(late)),
     }
 }
 
-/// Awaits `step`; fails with `TimedOut` if it takes longer than `limit`.
-pub(super) async fn within<T>(
-    limit: Duration,
-    step: impl Future<Output = io::Result<T>>,
-) -> io::Result<T> {
-    match tokio::time::timeout(limit, step).await {
-        Ok(done) => done,
-        Err(_) => Err(io::ErrorKind::TimedOut.into()),
-    }
-}
-
-/// Returns the timeout for an answer about a snapshot of `bytes` bytes: grows with its size.
-fn patience(bytes: u64) -> Duration {
-    IDLE_MAX + Duration::from_secs(bytes >> 22)
-}
-
-/// Offers a snapshot to a node, sends the files that it lacks, and returns its response.
-async fn send_snapshot(
-    client: &mut Client,
-    offer: Bytes,
-    snapshot: &SnapshotDir,
-    files: &[SnapshotFile],
-) -> io::Result<SnapshotResponse<u64>> {
-    let patience = patience(files.iter().map(|file| file.bytes).sum());
-    let (pieces, queue) = mpsc::channel(PIECES);
-    send(&pieces, offer).await?;
-    let called = async {
-        let called = client.snapshot(ReceiverStream::new(queue)).await;
-        called.map_err(|status| status_error(&status))
-    };
-    let mut answers = within(IDLE_MAX, called).await?.into_inner();
-    let missing: Vec<u64> = within(patience, next(&mut answers)).await?;
-    for (number, file) in (0..).zip(files) {
-        if missing.contains(&number) {
-            send_file(&pieces, snapshot, file).await?;
-        }
-    }
-    within(patience, next(&mut answers)).await
-}
-
-/// Queues a piece; fails if none was taken for a while, or the call has ended.
-async fn send(pieces: &mpsc::Sender<Bytes>, piece: Bytes) -> io::Result<()> {
-    let sending = async {
-        let sent = pieces.send(piece).await;
-        sent.map_err(|_| io::ErrorKind::ConnectionReset.into())
-    };
-    within(IDLE_MAX, sending).await
-}
-
-/// Sends a file in pieces.
-async fn send_file(
-    pieces: &mpsc::Sender<Bytes>,
-    snapshot: &SnapshotDir,
-    file: &SnapshotFile,
-) -> io::Result<()> {
-    let source = snapshot.open(&file.name)?;
-    let mut offset = 0;
-    while offset < file.bytes {
-        let rest = usize::try_from(file.bytes - offset).unwrap_or(PIECE_BYTES);
-        let mut piece = vec![0; rest.min(PIECE_BYTES)];
-        let read = source.read_at(offset, &mut piece)?;
-        if read == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        piece.truncate(read);
-        offset += read as u64;
-        send(pieces, piece.into()).await?;
-    }
-    Ok(())
-}
-
-/// Reads an answer of the receiver.
-async fn next<T: DeserializeOwned>(answers: &mut Streaming<Bytes>) -> io::Result<T> {
-    match answers.message().await {
-        Ok(Some(answer)) => decode(&answer),
-        Ok(None) => Err(io::ErrorKind::UnexpectedEof.into()),
-        Err(status) => Err(status_error(&status)),
+/// Decodes the answer to a call.
+fn read_answer<R: DeserializeOwned, E: std::error::Error>(
+    answered: Result<Response<Bytes>, Status>,
+) -> Result<R, CallError<E>> {
+    match answered {
+        Ok(answered) => decode(answered.get_ref()).map_err(failed),
+        Err(status) => Err(failed(describe(&status))),
     }
 }
 
@@ -195,13 +234,43 @@ impl<A> RaftNetwork<Types<A>> for Connection<A>
 where
     A: Application<Request: AppData, Response: AppDataResponse>,
 {
+    /// Sends entries for as long as it takes, and heartbeats meanwhile.
     async fn append_entries(
         &mut self,
         rpc: AppendEntriesRequest<Types<A>>,
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<u64>, CallError<RaftError<u64>>> {
-        let message = self.envelope(rpc).map_err(failed)?;
-        answer(option.soft_ttl(), self.client()?.append(message)).await
+        use AppendEntriesResponse::{PartialSuccess, Success};
+        let limit = option.soft_ttl();
+        let Some(last) = rpc.entries.last().map(|entry| entry.log_id) else {
+            return self.heartbeat(rpc, limit).await;
+        };
+        let previous = rpc.prev_log_id;
+        let heartbeat = AppendEntriesRequest {
+            vote: rpc.vote,
+            prev_log_id: previous,
+            entries: Vec::new(),
+            leader_commit: rpc.leader_commit,
+        };
+        let sending = self.sending(rpc, last)?;
+        match tokio::time::timeout(limit / 2, sending.call.join_next()).await {
+            Ok(answered) => {
+                let last = sending.last;
+                self.sending = None;
+                let answered = answered.ok_or_else(|| failed("nothing is being sent"))?;
+                let answered = read_answer(answered.map_err(failed)?)?;
+                Ok(match answered {
+                    Success => PartialSuccess(Some(last)),
+                    other => other,
+                })
+            }
+            // openraft asks again. Behind no entry, there is no election to prevent yet.
+            Err(late) if previous.is_none() => Err(failed(late)),
+            Err(_) => match self.heartbeat(heartbeat, limit / 2).await? {
+                Success => Ok(PartialSuccess(previous)),
+                other => Ok(other),
+            },
+        }
     }
 
     async fn vote(
@@ -210,7 +279,7 @@ where
         option: RPCOption,
     ) -> Result<VoteResponse<u64>, CallError<RaftError<u64>>> {
         let message = self.envelope(rpc).map_err(failed)?;
-        answer(option.soft_ttl(), self.client()?.vote(message)).await
+        answer(option.soft_ttl(), self.clients()?.own().vote(message)).await
     }
 
     /// Waits longer with each failed call.
@@ -237,7 +306,8 @@ where
         let listed = files.clone();
         let offer = self.envelope(SnapshotOffer { vote, meta, files });
         let offer = offer.map_err(failed)?;
-        let client = self.client().map_err(StreamingError::Unreachable)?;
+        let clients = self.clients().map_err(StreamingError::Unreachable)?;
+        let client = clients.own();
         tokio::select! {
             closed = cancel => Err(StreamingError::Closed(closed)),
             sent = send_snapshot(client, offer, &snapshot, &listed) => sent.map_err(failed),

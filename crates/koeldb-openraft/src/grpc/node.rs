@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -101,10 +100,7 @@ where
         let listener = TcpListener::bind(listen).await.map_err(|error| {
             io::Error::new(error.kind(), format!("cannot listen at {listen}: {error}"))
         })?;
-        let connections = Connections {
-            security: security.clone(),
-            application: PhantomData,
-        };
+        let connections = Connections::new(security);
         let raft = Raft::new(id, Arc::new(config), connections, log, machine).await;
         let service = Service {
             id,
@@ -175,8 +171,10 @@ where
         let stopped = self.service.raft.shutdown().await;
         self.server.abort();
         let _ = (&mut self.server).await;
-        self.logs.db().close()?;
-        self.service.state.db().close()?;
+        let (logs, state) = (self.logs.clone(), self.service.state.clone());
+        let close = move || state.close().and(logs.db().close());
+        let closed = tokio::task::spawn_blocking(close).await;
+        closed.map_err(io::Error::other)??;
         stopped.map_err(io::Error::other)
     }
 

@@ -13,7 +13,7 @@ use koeldb::fs::small_file::{create_dir_durably, remove_dir_all};
 use tokio::sync::{Mutex, MutexGuard};
 use tonic::Streaming;
 
-use super::network::{IDLE_MAX, within};
+use super::send::{IDLE_MAX, within};
 use super::wire::status_error;
 use crate::encoding::{Encoding, Postcard};
 use crate::snapshot::{SnapshotDir, SnapshotFile, describe, empty};

@@ -1,5 +1,6 @@
 //! Encryption and authentication of the connections of a cluster.
 
+use std::error::Error;
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -97,13 +98,14 @@ impl Security {
         if let (Some(certificate), Some(key)) = (read("node.pem")?, read("node.key")?) {
             security.set_identity(certificate, key);
         }
-        let tokens = read("cluster.token")?.unwrap_or_default();
-        for token in String::from_utf8_lossy(&tokens).split_whitespace() {
-            security.add_cluster_token(token)?;
-        }
-        let tokens = read("client.token")?.unwrap_or_default();
-        for token in String::from_utf8_lossy(&tokens).split_whitespace() {
-            security.add_client_token(token)?;
+        for (name, tokens) in [
+            ("cluster.token", &mut security.cluster_tokens),
+            ("client.token", &mut security.client_tokens),
+        ] {
+            let text = read(name)?.unwrap_or_default();
+            for token in String::from_utf8_lossy(&text).split_whitespace() {
+                tokens.push(parse_token(token)?);
+            }
         }
         Ok(security)
     }
@@ -238,11 +240,15 @@ fn tls_error(error: &tonic::transport::Error) -> io::Error {
     refused(describe(error))
 }
 
+/// Returns the errors that caused this one, the nearest first.
+pub(super) fn causes(error: &dyn Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    std::iter::successors(error.source(), |&cause| cause.source())
+}
+
 /// Returns the text of an error and of those that caused it; the first alone says little.
-pub(super) fn describe(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
+pub(super) fn describe(error: &dyn Error) -> String {
     let mut text = error.to_string();
-    for cause in causes.map(ToString::to_string) {
+    for cause in causes(error).map(ToString::to_string) {
         if !text.contains(&cause) {
             text = format!("{text}: {cause}");
         }

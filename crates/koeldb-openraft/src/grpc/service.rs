@@ -154,10 +154,7 @@ where
         error: &RaftError<u64, ClientWriteError<u64, BasicNode>>,
     ) -> Result<Reply<T>, Status> {
         match error.forward_to_leader() {
-            Some(leader) => {
-                let leader = leader.leader_node.as_ref();
-                Ok(Reply::Leader(leader.map(|node| node.addr.clone())))
-            }
+            Some(leader) => Ok(Reply::leader(leader.leader_node.as_ref())),
             None => Err(failed(error)),
         }
     }
@@ -171,16 +168,16 @@ where
         }
         let members = metrics.membership_config.membership();
         let leader = metrics.current_leader.and_then(|id| members.get_node(&id));
-        Some(Reply::Leader(leader.map(|node| node.addr.clone())))
+        Some(Reply::leader(leader))
     }
 
     /// Waits until this node has applied what a majority has, as its leader; else returns the reply.
     async fn confirm_leader<T>(&self) -> Result<Option<Reply<T>>, Status> {
         match self.raft.ensure_linearizable().await {
             Ok(_) => Ok(None),
-            Err(RaftError::APIError(CheckIsLeaderError::ForwardToLeader(leader))) => Ok(Some(
-                Reply::Leader(leader.leader_node.map(|node| node.addr)),
-            )),
+            Err(RaftError::APIError(CheckIsLeaderError::ForwardToLeader(leader))) => {
+                Ok(Some(Reply::leader(leader.leader_node.as_ref())))
+            }
             // A voter that has just been added may not answer yet.
             Err(RaftError::APIError(CheckIsLeaderError::QuorumNotEnough(error))) => {
                 Ok(Some(Reply::Unconfirmed(error.to_string())))

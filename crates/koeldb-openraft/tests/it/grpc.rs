@@ -12,7 +12,7 @@ use crate::authority::{self, Authority, CLIENT, CLUSTER, FORMER_CLUSTER};
 use crate::processes::replicated_kv::{KeyValues, Request};
 use crate::support::Scratch;
 
-fn free_address() -> String {
+pub(crate) fn free_address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().to_string()
 }
@@ -27,25 +27,30 @@ fn options(security: &Security) -> NodeOptions {
     options
 }
 
-async fn start(id: u64, address: &str, scratch: &Scratch, security: &Security) -> Node<KeyValues> {
+pub(crate) async fn start(
+    id: u64,
+    address: &str,
+    scratch: &Scratch,
+    security: &Security,
+) -> Node<KeyValues> {
     let directory = scratch.0.join(id.to_string());
     let options = options(security);
     let node = Node::start(id, address, directory, KeyValues, &options);
     node.await.unwrap()
 }
 
-fn client(addresses: &[&String], security: &Security) -> Client<KeyValues> {
+pub(crate) fn client(addresses: &[&String], security: &Security) -> Client<KeyValues> {
     let addresses = addresses.iter().copied().cloned();
     let mut client = Client::new(addresses, security).unwrap();
     client.set_timeout(Duration::from_secs(120));
     client
 }
 
-fn put(key: &str, value: &str) -> Request {
+pub(crate) fn put(key: &str, value: &str) -> Request {
     Request::Put(key.to_owned(), value.to_owned())
 }
 
-fn run(test: impl Future<Output = ()>) {
+pub(crate) fn run(test: impl Future<Output = ()>) {
     tokio::runtime::Runtime::new().unwrap().block_on(test);
 }
 

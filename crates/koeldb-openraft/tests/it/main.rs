@@ -6,6 +6,8 @@ mod authority;
 mod cluster;
 #[cfg(feature = "grpc")]
 mod grpc;
+#[cfg(feature = "grpc")]
+mod links;
 mod logs;
 #[cfg(feature = "grpc")]
 mod processes;

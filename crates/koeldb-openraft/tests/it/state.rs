@@ -1,8 +1,9 @@
 //! The state without a log: snapshots, installation, power cuts.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use koeldb::fs::{Failure, FaultFileSystem, FaultRule, SurvivalPolicy, SystemClock};
+use koeldb::fs::{Clock, Failure, FaultFileSystem, FaultRule, SurvivalPolicy, SystemClock};
 use koeldb::{Env, Options, Result};
 use koeldb_openraft::{SnapshotDir, StateStore};
 use koeldb_testkit::floors::Floors;
@@ -286,6 +287,36 @@ fn a_snapshot_that_is_installed_wins_against_one_that_is_being_built() {
     let newest = target.current_snapshot().unwrap();
     assert_eq!(position(&newest, &disk), 199);
     assert_eq!(disk.names("/target/snapshots").len(), 1);
+}
+
+/// A node that is shut down may be started again at once, in the same process.
+#[test]
+fn a_state_is_closed_when_its_installation_has_ended() {
+    let source_disk = Disk::new();
+    let source = open(&source_disk, "/source").unwrap();
+    (0..50).for_each(|index| apply(&source, index));
+    let snapshot = source.build_snapshot().unwrap().unwrap();
+    for round in 0..40 {
+        let disk = Disk::new();
+        let state = open(&disk, "/target").unwrap();
+        (0..20).for_each(|index| apply(&state, index));
+        state.build_snapshot().unwrap();
+        std::thread::scope(|scope| {
+            let installing = scope.spawn(|| {
+                let _ = state.install_snapshot(&snapshot, &49_u64.to_le_bytes());
+            });
+            SystemClock.sleep(Duration::from_micros(round * 200));
+            state.close().unwrap();
+            let again = open(&disk, "/target").unwrap();
+            installing.join().unwrap();
+            let next = applied(&again).unwrap() + 1;
+            apply(&again, next);
+            again.db().flush().unwrap();
+            again.close().unwrap();
+            assert_eq!(applied(&open(&disk, "/target").unwrap()), Some(next));
+        });
+        assert!(state.build_snapshot().is_err());
+    }
 }
 
 #[test]

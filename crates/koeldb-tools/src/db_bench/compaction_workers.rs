@@ -22,11 +22,13 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Returns the directory of jobs; `None` if compactions are not remote.
 ///
-/// It is beside the database, in whose directory a worker must not write.
+/// Without a name it is beside the database, in whose directory a worker must not write, and of this
+/// process alone, which removes it at the end.
 fn store(flags: &Flags) -> Option<String> {
     match flags.compaction_store.as_str() {
         "" if flags.compaction_workers > 0 => {
-            Some(format!("{}-jobs", flags.db.trim_end_matches('/')))
+            let (db, process) = (flags.db.trim_end_matches('/'), std::process::id());
+            Some(format!("{db}-jobs-{process}"))
         }
         "" => None,
         store => Some(store.to_owned()),

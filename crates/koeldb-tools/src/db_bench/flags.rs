@@ -298,7 +298,7 @@ flag_table! {
     checksum_type: i32 = 4, Table, Custom, "Checksum of blocks: 0 none, 1 CRC-32C, 2 XXH32, 3 XXH64, 4 XXH3.";
     compaction_pri: i32 = 3, Compaction, Custom, "Which file a leveled compaction takes first, 0 to 4: by compensated size, oldest largest sequence number, oldest smallest, least overlap, round robin.";
     compaction_readahead_size: u64 = 2_097_152, Compaction, Sets(Scope::Db, "compaction_readahead_size"), "Read size of compaction inputs.";
-    compaction_store: String = "", Compaction, Bench, "Directory of jobs of remote compactions, for workers of other processes (koeldb-worker) too. Empty: DB-jobs with compaction_workers.";
+    compaction_store: String = "", Compaction, Bench, "Directory of jobs of remote compactions, for workers of other processes (koeldb-worker) too. Empty: DB-jobs-PROCESS with compaction_workers.";
     compaction_style: i32 = 0, Compaction, Custom, "Compaction style: 0 leveled, 1 universal, 2 FIFO, 3 none.";
     compaction_workers: i32 = 0, Compaction, Bench, "Threads of this process that run the compactions as remote workers. 0: none; without compaction_store the database compacts itself.";
     compare: String = "", Run, Bench, "Runs another build of this program, or RocksDB's db_bench, in turns with this one: same flags and seed, databases below DB/koeldb and DB/other; prints ratios of time.";

@@ -82,6 +82,9 @@ pub(super) fn reference() -> String {
         );
         for info in TABLE.iter().filter(|info| info.group == group) {
             let effect = match (info.without_effect(), info.effect) {
+                (Some(_), Effect::Sets(_, option)) if option == info.name => {
+                    "announced, without effect".to_owned()
+                }
                 (Some(why), _) => format!("announced, without effect: {why}"),
                 (_, Effect::Sets(_, option)) => match info.effect_of_option() {
                     Some(koeldb::Effect::Refused) => {

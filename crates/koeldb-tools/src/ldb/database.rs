@@ -170,6 +170,12 @@ impl Settings {
     }
 }
 
+/// Returns the directory of the logs of the database at `path`, which has the options.
+pub(super) fn log_directory<'p>(options: &'p Options, path: &'p Path) -> &'p Path {
+    let elsewhere = options.get_wal_dir();
+    if elsewhere.is_dir() { elsewhere } else { path }
+}
+
 /// Returns whether an error is that the OPTIONS file or its directory does not exist.
 fn is_absent(error: &koeldb::Error) -> bool {
     error.kind() == ErrorKind::NotFound || error.is_path_not_found()

@@ -11,7 +11,7 @@ use std::path::Path;
 use koeldb_lsm::DataPaths;
 
 use super::args::{Doctor, Global};
-use super::database::{Settings, directory, open_to_read};
+use super::database::{Settings, directory, log_directory, open_to_read};
 use super::manifest::{ManifestState, current_state, only_state};
 use super::output::Output;
 use super::tree::Tree;
@@ -229,7 +229,7 @@ fn examine_state(
             .as_ref()
             .map(|settings| settings.of_family(&family.name));
         let paths = DataPaths::of(&flags.db_paths).unwrap_or_else(|| DataPaths::single(path));
-        match Tree::open_in(path, paths, id, family, options) {
+        match Tree::open_in(paths, id, family, options) {
             Ok(tree) => {
                 if let Some(options) = options {
                     options::examine_family(&tree, options, report);
@@ -246,7 +246,11 @@ fn examine_state(
             Err(failure) => return Err(failure),
         }
     }
-    files::examine_logs(path, settings.as_ref(), &trees, report)?;
+    let logs = match &settings {
+        Some(settings) => log_directory(&settings.options, path),
+        None => path,
+    };
+    files::examine_logs(logs, &trees, report)?;
     let own = [path.to_owned()];
     let directories = match flags.db_paths.is_empty() {
         true => &own[..],

@@ -1,5 +1,6 @@
 //! `explain_get`: the memtables, tables, filters and blocks that a point read consults, and why.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use koeldb::{BatchEntry, WriteBatch};
@@ -12,7 +13,7 @@ use koeldb_table::reader::{TableCursorOptions, TableReader};
 use koeldb_table::source::{BlockKind, BlockSource, BlockingSource, CachedBlock, TableFile};
 
 use super::args::Global;
-use super::database::{Settings, directory};
+use super::database::{Settings, directory, log_directory};
 use super::output::Output;
 use super::tree::Tree;
 use super::{Outcome, wal};
@@ -33,7 +34,7 @@ pub(super) fn get(global: &Global, key: &str, out: &mut Output) -> Outcome {
         lookup: Lookup::new(&key, MAX_SEQNO),
         steps: Vec::new(),
     };
-    read.search_logs(&tree, &key)?;
+    read.search_logs(&tree, log_directory(&settings.options, &path), &key)?;
     for level in 0..tree.version.levels.len() {
         read.search_level(&tree, level, &key)?;
     }
@@ -65,11 +66,11 @@ struct Read {
 
 impl Read {
     /// Searches the unflushed entries in the WAL, which an open would replay into memtables.
-    fn search_logs(&mut self, tree: &Tree, key: &[u8]) -> Outcome {
+    fn search_logs(&mut self, tree: &Tree, directory: &Path, key: &[u8]) -> Outcome {
         let mut entries: Vec<(SeqNo, ValueType, Vec<u8>)> = Vec::new();
         let mut tombstone = 0;
         let mut next = 0;
-        let logs = wal::visit_batches(&tree.directory, tree.log_number, |batch| {
+        let logs = wal::visit_batches(directory, tree.log_number, |batch| {
             collect(batch, tree, key, &mut next, &mut entries, &mut tombstone)
         })?;
         let logs: Vec<_> = logs.iter().map(|log| format!("{log:06}.log")).collect();

@@ -8,7 +8,7 @@ use koeldb_fs::posix::PosixFileSystem;
 
 use super::args::{FileContents, Global};
 use super::blobs::{BlobDump, Values};
-use super::database::{Database, directory, open_to_read};
+use super::database::{Database, directory, log_directory, open_to_read};
 use super::output::Output;
 use super::{Failure, Outcome, blobs, manifest, wal};
 use crate::entries::EntryFormat;
@@ -98,10 +98,7 @@ pub(super) fn dump(global: &Global, contents: FileContents, out: &mut Output) ->
     }
     out.line(&format!("\nWrite Ahead Log Files\n{RULE}"))?;
     let options = database.db.options();
-    let wal_dir = match options.get_wal_dir() {
-        empty if empty.as_os_str().is_empty() => &directory,
-        elsewhere => elsewhere,
-    };
+    let wal_dir = log_directory(&options, &directory);
     for number in koeldb_log::wal::list(&PosixFileSystem::new(), wal_dir)? {
         let path = file_name::wal(wal_dir, number);
         out.line(&path.display().to_string())?;

@@ -11,7 +11,7 @@ use koeldb_table::source::BlockingSource;
 
 use super::args::{Global, Idump};
 use super::data::{Bounds, bounds, print_stats};
-use super::database::directory;
+use super::database::{Settings, directory, log_directory};
 use super::output::Output;
 use super::prefixes::PrefixCounts;
 use super::tree::Tree;
@@ -24,8 +24,10 @@ pub(super) fn dump(global: &Global, dump: &Idump, out: &mut Output) -> Outcome {
     if dump.stats {
         print_stats(global, out)?;
     }
-    let tree = Tree::of(&directory(global)?, &global.column_family, None)?;
-    let mut sources = Sources::open(&tree)?;
+    let path = directory(global)?;
+    let options = Settings::load(global, &path)?.options;
+    let tree = Tree::of(&path, &global.column_family, None)?;
+    let mut sources = Sources::open(&tree, log_directory(&options, &path))?;
     let keys_in_hex = std::mem::replace(&mut out.key_hex, dump.input_key_hex);
     let bounds = bounds(&dump.range, out);
     out.key_hex = keys_in_hex;
@@ -104,15 +106,15 @@ struct Sources {
 }
 
 impl Sources {
-    /// Opens a cursor on each table, and reads the WAL entries that are not yet in tables.
-    fn open(tree: &Tree) -> Outcome<Self> {
+    /// Opens a cursor on each table, and reads the entries of the directory `logs` that are not yet in tables.
+    fn open(tree: &Tree, logs: &Path) -> Outcome<Self> {
         let order = tree.order.clone();
         let mut tables = Vec::new();
         for (level, file) in tree.version.files() {
             let reader = tree.tables.reader(file, level)?;
             tables.push(reader.cursor(BlockingSource::default(), &TableCursorOptions::default()));
         }
-        let mut logged = read_logs(&tree.directory, tree.id, tree.log_number)?;
+        let mut logged = read_logs(logs, tree.id, tree.log_number)?;
         logged.sort_by(|a, b| order.compare_internal(&a.0, &b.0));
         Ok(Sources {
             order,

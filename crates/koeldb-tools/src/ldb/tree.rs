@@ -2,7 +2,7 @@
 //!
 //! Nothing is written and no lock is taken, so the database may be damaged, in use, or RocksDB's.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use koeldb::ColumnFamilyOptions;
@@ -18,7 +18,6 @@ use super::{Failure, Outcome};
 
 /// The LSM tree of a column family: its version from the MANIFEST, and a table opener.
 pub(super) struct Tree {
-    pub(super) directory: PathBuf,
     pub(super) id: u32,
     pub(super) name: String,
     pub(super) order: KeyOrder,
@@ -52,12 +51,11 @@ impl Tree {
         family: &ColumnFamilyState,
         options: Option<&ColumnFamilyOptions>,
     ) -> Outcome<Self> {
-        Self::open_in(directory, DataPaths::single(directory), id, family, options)
+        Self::open_in(DataPaths::single(directory), id, family, options)
     }
 
     /// Creates the LSM tree of a column family whose tables are in the directories `paths`.
     pub(super) fn open_in(
-        directory: &Path,
         paths: DataPaths,
         id: u32,
         family: &ColumnFamilyState,
@@ -71,7 +69,6 @@ impl Tree {
         };
         let fs = Arc::new(PosixFileSystem::new());
         Ok(Tree {
-            directory: directory.to_owned(),
             id,
             name: family.name.clone(),
             order,

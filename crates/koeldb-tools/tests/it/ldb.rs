@@ -237,6 +237,16 @@ fn logs_outside_of_the_directory_are_read_or_the_database_is_not() {
     );
     assert_eq!(ldb(&scratch, &["scan"]), "logged ==> value\n");
     assert_eq!(ldb(&scratch, &["put", "more", "value"]), "OK\n");
+    let entries = ldb(&scratch, &["idump"]);
+    assert!(
+        entries.contains("'more' seq:2, type:1 => value\n"),
+        "{entries}"
+    );
+    let explained = ldb(&scratch, &["explain_get", "more"]);
+    assert!(
+        explained.contains("answer: found, 5 bytes\n"),
+        "{explained}"
+    );
 
     let copy = scratch.file("copy");
     std::fs::create_dir(&copy).unwrap();

@@ -107,6 +107,10 @@ fn the_compaction_of_a_worker_is_measured() {
 #[test]
 fn compactions_of_a_benchmark_run_in_workers() {
     let scratch = Scratch::new();
+    // A directory of somebody else.
+    let other = scratch.0.join("db-jobs");
+    std::fs::create_dir(&other).unwrap();
+    std::fs::write(other.join("koel"), "1").unwrap();
     let words = [
         &scratch.db(),
         "--benchmarks=fillrandom,waitforcompaction,compact,readrandom",
@@ -120,5 +124,10 @@ fn compactions_of_a_benchmark_run_in_workers() {
     assert!(jobs.parse::<u64>().unwrap() > 0, "{figures}");
     assert!(rest.starts_with("0 failed, "), "{figures}");
     assert!(out.contains("readrandom"), "{out}");
-    assert!(!scratch.0.join("db-jobs").exists());
+    assert!(other.join("koel").exists());
+    let entries = std::fs::read_dir(&scratch.0).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut left: Vec<String> = names.filter(|name| name.starts_with("db-")).collect();
+    left.retain(|name| name != "db-jobs");
+    assert!(left.is_empty(), "{left:?}");
 }

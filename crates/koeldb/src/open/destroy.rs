@@ -39,6 +39,10 @@ fn destroy<'p>(
         }
         Ok(())
     };
+    // CURRENT is removed first: after a crash, the rest is not a database.
+    if fs.exists(&file_name::current(path))? {
+        fs.remove_file(&file_name::current(path))?;
+    }
     let wal_dir = options.db.wal_directory(path);
     let archive = koeldb_log::wal::archive_directory;
     for directory in [archive(path), archive(&wal_dir), wal_dir] {
@@ -47,10 +51,6 @@ fn destroy<'p>(
             // Kept if it contains other files.
             let _ = fs.remove_dir(&directory);
         }
-    }
-    // CURRENT is removed first: after a crash, the rest is not a database.
-    if fs.exists(&file_name::current(path))? {
-        fs.remove_file(&file_name::current(path))?;
     }
     let paths = cf_paths.into_iter().chain(options.get_db_paths());
     for DbPath {

@@ -76,7 +76,7 @@ pub struct DbCursor {
     /// The user-defined timestamps that the cursor sees; `None` if keys have none.
     time: Option<ReadTime>,
     /// The counts of the steps; `None` without statistics.
-    counts: Option<CursorCounts>,
+    counts: Option<Box<CursorCounts>>,
     /// Whether a step forward does more than move the scan: it counts, or looks for later writes.
     steps_watched: bool,
     /// The error of a range that is invalid under this comparator.
@@ -423,11 +423,14 @@ impl DbCursor {
         if self.steps_watched {
             return self.next_watched();
         }
-        self.step_forward()
+        self.prepare_step(Direction::Forward)?;
+        self.step(false, |scan| scan.next())
     }
 
-    /// Moves the scan to the next entry.
-    #[inline(always)]
+    /// Moves the scan of a watched cursor to the next entry.
+    ///
+    /// [`DbCursor::next`] has these steps inlined, which the compiler does for a single place only.
+    #[inline(never)]
     fn step_forward(&mut self) -> Result<bool> {
         self.prepare_step(Direction::Forward)?;
         self.step(false, |scan| scan.next())

@@ -19,11 +19,16 @@ pub(super) struct CursorCounts {
 
 impl CursorCounts {
     /// Counts a new cursor; `None` without statistics.
-    pub(super) fn of(context: &Context) -> Option<Self> {
-        let statistics = context.statistics.clone()?;
+    #[inline]
+    pub(super) fn of(context: &Context) -> Option<Box<Self>> {
+        context.statistics.as_ref().map(CursorCounts::begin)
+    }
+
+    #[cold]
+    fn begin(statistics: &Statistics) -> Box<Self> {
         statistics.add(Ticker::NoIteratorCreated, 1);
-        Some(CursorCounts {
-            statistics,
+        Box::new(CursorCounts {
+            statistics: statistics.clone(),
             nexts: 0,
             nexts_found: 0,
             prevs: 0,

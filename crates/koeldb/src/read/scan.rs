@@ -123,6 +123,7 @@ struct Skipped<'h> {
 }
 
 impl Drop for Skipped<'_> {
+    #[inline]
     fn drop(&mut self) {
         if let Some(statistics) = self.statistics {
             statistics.add(Ticker::NumberIterSkip, self.count);

@@ -7,7 +7,6 @@ use koeldb_fs::FileSystem;
 use koeldb_fs::posix::PosixFileSystem;
 use koeldb_table::reader::TableReader;
 
-use super::super::database::Settings;
 use super::super::tree::Tree;
 use super::super::{Outcome, wal};
 use super::Report;
@@ -207,15 +206,8 @@ fn examine_levels(tree: &Tree, report: &mut Report) {
     }
 }
 
-/// Reads all WAL files that the next open replays, and reports damaged records.
-pub(super) fn examine_logs(
-    directory: &Path,
-    settings: Option<&Settings>,
-    trees: &[Tree],
-    report: &mut Report,
-) -> Outcome {
-    let elsewhere = settings.map(|settings| settings.options.get_wal_dir());
-    let logs = elsewhere.filter(|path| path.is_dir()).unwrap_or(directory);
+/// Reads all WAL files of the directory `logs` that the next open replays, and reports damaged records.
+pub(super) fn examine_logs(logs: &Path, trees: &[Tree], report: &mut Report) -> Outcome {
     let fs = PosixFileSystem::new();
     let oldest = trees.iter().map(|tree| tree.log_number).min().unwrap_or(0);
     let mut bytes = 0;
