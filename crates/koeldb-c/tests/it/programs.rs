@@ -9,6 +9,11 @@ fn library() -> PathBuf {
     test.parent().unwrap().to_owned()
 }
 
+/// The name of the library's file.
+fn library_name() -> String {
+    format!("lib{}.so", env!("CARGO_PKG_NAME").replace('-', "_"))
+}
+
 /// Returns whether there is a C compiler; says so if there is none.
 fn has_compiler() -> bool {
     let found = Command::new("cc").arg("--version").output().is_ok();
@@ -33,14 +38,14 @@ fn run(name: &str) {
         .arg(root.join("tests/c").join(name).with_extension("c"))
         .arg("-I")
         .arg(root.join("include"))
-        .arg(library.join("libkoeldb_c.so"))
+        .arg(library.join(library_name()))
         .arg(format!("-Wl,-rpath,{}", library.display()))
         .status()
         .unwrap();
     assert!(compiled.success());
     // What the program records is the soname.
     std::os::unix::fs::symlink(
-        library.join("libkoeldb_c.so"),
+        library.join(library_name()),
         scratch.path().join("libkoeldb.so.0"),
     )
     .unwrap();
