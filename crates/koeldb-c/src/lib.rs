@@ -43,3 +43,9 @@ mod transactions;
 mod functions {
     include!(concat!(env!("OUT_DIR"), "/functions.rs"));
 }
+
+/// Returns the release of this library, such as `0.1.0` (`koeldb_version`).
+fn version() -> &'static std::ffi::CStr {
+    const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
+    std::ffi::CStr::from_bytes_with_nul(VERSION.as_bytes()).unwrap_or_default()
+}

@@ -35,6 +35,7 @@ numbers!(bool, u8, u32, u64, i64, usize, f64);
 impl Value for i32 {
     fn text(&self, name: &str) -> String {
         match names(name) {
+            Some(COMPRESSIONS) if *self == OTHER_COMPRESSION => OTHER_COMPRESSION_NAME.to_owned(),
             Some(names) => {
                 let at = usize::try_from(*self).ok();
                 let name = at
@@ -42,6 +43,7 @@ impl Value for i32 {
                     .filter(|name| !name.is_empty());
                 name.map_or_else(|| self.to_string(), |name| (*name).to_owned())
             }
+            None if name == UNLIMITED.0 && *self < 0 => UNLIMITED.1.to_owned(),
             None if is_bool(name) => (*self != 0).to_string(),
             None => self.to_string(),
         }
@@ -69,6 +71,19 @@ const COMPRESSIONS: &[&str] = &[
     "kXpressCompression",
     "kZSTD",
 ];
+
+/// The temperatures of files, whose numbers leave gaps.
+const TEMPERATURES: &[&str] = &[
+    "kUnknown", "", "", "", "kHot", "", "", "", "kWarm", "", "kCool", "", "kCold", "", "", "",
+    "kIce",
+];
+
+/// The option without limit whose number C declares with a sign, and the text of no limit.
+const UNLIMITED: (&str, &str) = ("max_merge_width", "4294967295");
+
+/// The number and name of the compression that another option decides.
+const OTHER_COMPRESSION: i32 = 0xff;
+const OTHER_COMPRESSION_NAME: &str = "kDisableCompressionOption";
 
 /// Returns the texts of an option whose values are numbered in C; `None` for other options.
 fn names(option: &str) -> Option<&'static [&'static str]> {
@@ -103,6 +118,22 @@ fn names(option: &str) -> Option<&'static [&'static str]> {
             "HEADER_LEVEL",
         ],
         "prepopulate_blob_cache" => &["kDisable", "kFlushOnly"],
+        "lowest_used_cache_tier" => &[
+            "kVolatileTier",
+            "kVolatileCompressedTier",
+            "kNonVolatileBlockTier",
+        ],
+        "metadata_write_temperature"
+        | "wal_write_temperature"
+        | "last_level_temperature"
+        | "default_write_temperature"
+        | "default_temperature" => TEMPERATURES,
+        "prepopulate_block_cache" => &["kDisable", "kFlushOnly", "kFlushAndCompaction"],
+        "index_shortening" => &[
+            "kNoShortening",
+            "kShortenSeparators",
+            "kShortenSeparatorsAndSuccessor",
+        ],
         "index_type" => &["kBinarySearch", "kHashSearch", "kTwoLevelIndexSearch"],
         "data_block_index_type" => &["kDataBlockBinarySearch", "kDataBlockBinaryAndHash"],
         "index_block_search_type" => &["kBinary", "kInterpolation", "kAuto"],
@@ -162,10 +193,12 @@ impl FromText for bool {
 impl FromText for i32 {
     fn from_text(name: &str, text: &str) -> Option<Self> {
         match names(name) {
+            Some(COMPRESSIONS) if text == OTHER_COMPRESSION_NAME => Some(OTHER_COMPRESSION),
             Some(names) => {
                 let at = names.iter().position(|name| *name == text)?;
                 Some(at.to_c())
             }
+            None if (name, text) == UNLIMITED => Some(-1),
             None if is_bool(name) => bool::from_text(name, text).map(i32::from),
             None => text.parse().ok(),
         }

@@ -1,7 +1,11 @@
 //! Options of databases and column families.
 
+use std::collections::BTreeMap;
+
 use crate::boundary::Failure;
+use crate::plugins::attached::Attached;
 use crate::settings::option_text::Named;
+use crate::settings::sets::Sets;
 
 /// The options of a database and of a column family (`rocksdb_options_t`).
 #[derive(Clone)]
@@ -9,6 +13,11 @@ pub(crate) struct Options {
     pub(crate) inner: koeldb::Options,
     /// The first value that was refused.
     failure: Option<String>,
+    /// Texts that C reads.
+    lent: BTreeMap<&'static str, String>,
+    pub(crate) sets: Sets,
+    /// The plug-ins that callbacks made.
+    pub(crate) attached: Attached,
 }
 
 impl Default for Options {
@@ -18,9 +27,18 @@ impl Default for Options {
         tables.set_format_version(7);
         let mut inner = koeldb::Options::new();
         inner.set_block_based_table_factory(&tables);
+        Options::from(inner)
+    }
+}
+
+impl From<koeldb::Options> for Options {
+    fn from(inner: koeldb::Options) -> Self {
         Options {
             inner,
             failure: None,
+            lent: BTreeMap::new(),
+            sets: Sets::default(),
+            attached: Attached::default(),
         }
     }
 }
@@ -43,6 +61,13 @@ impl Options {
         self.failure.get_or_insert(text);
     }
 
+    /// Lends the text of an option.
+    fn lend(&mut self, name: &'static str) -> Option<&[u8]> {
+        let text = self.inner.get_by_name(name).ok()?;
+        self.lent.insert(name, text);
+        self.lent.get(name).map(String::as_bytes)
+    }
+
     /// Returns the engine's options, or the error of the first setter that failed.
     pub(crate) fn checked(&self) -> Result<&koeldb::Options, Failure> {
         match &self.failure {
@@ -56,4 +81,66 @@ impl Options {
 pub(crate) fn increase_parallelism(options: &mut Options, total_threads: i32) {
     let threads = u32::try_from(total_threads).unwrap_or(1);
     options.inner.increase_parallelism(threads);
+}
+
+/// Copies options, with the objects that they share.
+pub(crate) fn copy(options: &mut Options) -> Options {
+    options.clone()
+}
+
+/// Prepares for lookups of single keys.
+pub(crate) fn optimize_for_point_lookup(options: &mut Options, cache_megabytes: u64) {
+    options.inner.optimize_for_point_lookup(cache_megabytes);
+}
+
+/// Prepares for leveled compaction.
+pub(crate) fn optimize_level_style(options: &mut Options, memtable_bytes: u64) {
+    options
+        .inner
+        .optimize_level_style_compaction(memtable_bytes);
+}
+
+/// Prepares for universal compaction.
+pub(crate) fn optimize_universal_style(options: &mut Options, memtable_bytes: u64) {
+    options
+        .inner
+        .optimize_universal_style_compaction(memtable_bytes);
+}
+
+/// Prepares for a bulk load.
+pub(crate) fn prepare_for_bulk_load(options: &mut Options) {
+    options.inner.prepare_for_bulk_load();
+}
+
+/// Returns the directory of the LOG.
+pub(crate) fn db_log_dir(options: &mut Options) -> Option<&[u8]> {
+    options.lend("db_log_dir")
+}
+
+/// Returns the directory of the write-ahead log.
+pub(crate) fn wal_dir(options: &mut Options) -> Option<&[u8]> {
+    options.lend("wal_dir")
+}
+
+/// Returns the name of the host in files.
+pub(crate) fn db_host_id(options: &mut Options) -> Option<&[u8]> {
+    options.lend("db_host_id")
+}
+
+/// Returns the times of little work.
+pub(crate) fn daily_offpeak_time(options: &mut Options) -> Option<&[u8]> {
+    options.lend("daily_offpeak_time_utc")
+}
+
+/// Copies options and changes those of a text.
+pub(crate) fn apply_text(
+    base: &Options,
+    text: &std::ffi::CStr,
+    changed: &mut Options,
+) -> Result<(), Failure> {
+    let mut options = base.clone();
+    let how = koeldb::ConfigOptions::new();
+    options.inner.apply_str(crate::memory::name(text)?, &how)?;
+    *changed = options;
+    Ok(())
 }

@@ -4,4 +4,6 @@
 #[expect(dead_code, reason = "the build script reads more")]
 mod abi;
 mod header;
+mod languages;
 mod programs;
+mod symbols;

@@ -9,9 +9,9 @@ fn library() -> PathBuf {
     test.parent().unwrap().to_owned()
 }
 
-/// The name of the library's file.
-fn library_name() -> String {
-    format!("lib{}.so", env!("CARGO_PKG_NAME").replace('-', "_"))
+/// The library that `cargo test` built.
+pub(crate) fn library_path() -> PathBuf {
+    library().join(format!("lib{}.so", env!("CARGO_PKG_NAME").replace('-', "_")))
 }
 
 /// Returns whether there is a C compiler; says so if there is none.
@@ -38,14 +38,14 @@ fn run(name: &str) {
         .arg(root.join("tests/c").join(name).with_extension("c"))
         .arg("-I")
         .arg(root.join("include"))
-        .arg(library.join(library_name()))
+        .arg(library_path())
         .arg(format!("-Wl,-rpath,{}", library.display()))
         .status()
         .unwrap();
     assert!(compiled.success());
     // What the program records is the soname.
     std::os::unix::fs::symlink(
-        library.join(library_name()),
+        library_path(),
         scratch.path().join("libkoeldb.so.0"),
     )
     .unwrap();
@@ -62,4 +62,89 @@ fn run(name: &str) {
 #[test]
 fn keys_and_values() {
     run("keys_and_values");
+}
+
+#[test]
+fn families_and_batches() {
+    run("families_and_batches");
+}
+
+#[test]
+fn iterators_and_maintenance() {
+    run("iterators_and_maintenance");
+}
+
+#[test]
+fn opening() {
+    run("opening");
+}
+
+#[test]
+fn compact_files() {
+    run("compact_files");
+}
+
+#[test]
+fn settings() {
+    run("settings");
+}
+
+#[test]
+fn settings_read_back() {
+    run("settings_read_back");
+}
+
+#[test]
+fn comparators() {
+    run("comparators");
+}
+
+#[test]
+fn merge_operators() {
+    run("merge_operators");
+}
+
+#[test]
+fn compaction_filters() {
+    run("compaction_filters");
+}
+
+#[test]
+fn prefix_extractors() {
+    run("prefix_extractors");
+}
+
+#[test]
+fn loggers() {
+    run("loggers");
+}
+
+#[test]
+fn listeners() {
+    run("listeners");
+}
+
+#[test]
+fn remote_compaction() {
+    run("remote_compaction");
+}
+
+#[test]
+fn table_filters() {
+    run("table_filters");
+}
+
+#[test]
+fn backups() {
+    run("backups");
+}
+
+#[test]
+fn table_files() {
+    run("table_files");
+}
+
+#[test]
+fn transactions() {
+    run("transactions");
 }

@@ -1,0 +1,236 @@
+//! Compactions of named tables, and their cancellation.
+
+#![expect(unsafe_code, reason = "arrays and flags of the caller")]
+
+use std::ffi::c_char;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use koeldb::{CancelToken, ColumnFamily, CompactionOptions, Compression, Db};
+
+use crate::boundary::Failure;
+use crate::data::lists;
+use crate::handle::{self, Handle};
+use crate::memory;
+
+/// The number that means no compression of its own.
+const NO_COMPRESSION: i32 = 0xff;
+
+/// A flag that cancels compactions; C has it as a pointer to a byte.
+#[derive(Default)]
+struct Canceled(Mutex<CancelToken>);
+
+impl Canceled {
+    /// Cancels the compactions that have the flag, or permits later ones.
+    fn set(&self, is_canceled: bool) {
+        let mut token = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match is_canceled {
+            true => token.cancel(),
+            false if token.is_canceled() => *token = CancelToken::new(),
+            false => {}
+        }
+    }
+
+    fn token(&self) -> CancelToken {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+/// The options of such a compaction (`rocksdb_compaction_options_t`).
+pub(crate) struct FilesOptions {
+    compression: i32,
+    output_file_size_limit: u64,
+    max_subcompactions: u32,
+    /// A hint to file systems that have kinds of storage, which those of the engine have not.
+    output_temperature_override: i32,
+    /// Only the speed would depend on it.
+    allow_trivial_move: bool,
+    canceled: *const Canceled,
+}
+
+impl Default for FilesOptions {
+    fn default() -> Self {
+        FilesOptions {
+            compression: NO_COMPRESSION,
+            output_file_size_limit: u64::MAX,
+            max_subcompactions: 0,
+            output_temperature_override: 0,
+            allow_trivial_move: false,
+            canceled: std::ptr::null(),
+        }
+    }
+}
+
+macro_rules! fields {
+    ($($field:ident: $value:ty, $set:ident;)*) => {$(
+        #[doc = concat!("Sets `", stringify!($field), "`.")]
+        pub(crate) fn $set(options: &mut FilesOptions, value: $value) {
+            options.$field = value;
+        }
+
+        #[doc = concat!("Returns `", stringify!($field), "`.")]
+        pub(crate) fn $field(options: &FilesOptions) -> $value {
+            options.$field
+        }
+    )*};
+}
+
+fields! {
+    compression: i32, set_compression;
+    output_file_size_limit: u64, set_output_file_size_limit;
+    max_subcompactions: u32, set_max_subcompactions;
+    output_temperature_override: i32, set_output_temperature_override;
+    allow_trivial_move: bool, set_allow_trivial_move;
+}
+
+impl FilesOptions {
+    /// Returns the options of the engine.
+    ///
+    /// # Safety
+    /// The flag of the options lives.
+    unsafe fn of_engine(&self, path_id: i32) -> Result<CompactionOptions, Failure> {
+        let mut options = CompactionOptions::new();
+        if self.compression != NO_COMPRESSION {
+            let codec = u8::try_from(self.compression).ok();
+            let codec = codec.and_then(Compression::from_byte).ok_or_else(|| {
+                Failure::argument(format!("{} is no compression type", self.compression))
+            })?;
+            options.set_compression(codec);
+        }
+        options
+            .set_output_file_size_limit(
+                Some(self.output_file_size_limit).filter(|limit| *limit < u64::MAX),
+            )
+            .set_max_subcompactions(self.max_subcompactions)
+            .set_output_path_id(u32::try_from(path_id).ok());
+        // SAFETY: promised by the caller.
+        if let Some(canceled) = unsafe { self.canceled.as_ref() } {
+            options.set_canceled(&canceled.token());
+        }
+        Ok(options)
+    }
+}
+
+/// Creates a flag that cancels compactions.
+pub(crate) unsafe fn canceled_create() -> *mut u8 {
+    Box::into_raw(Box::<Canceled>::default()).cast()
+}
+
+/// Destroys a flag; null is permitted.
+///
+/// # Safety
+/// The flag is from [`canceled_create`], and is not used again.
+pub(crate) unsafe fn canceled_destroy(canceled: *mut u8) {
+    if !canceled.is_null() {
+        // SAFETY: promised by the caller.
+        drop(unsafe { Box::from_raw(canceled.cast::<Canceled>()) });
+    }
+}
+
+/// Sets a flag.
+///
+/// # Safety
+/// The flag is null or from [`canceled_create`].
+pub(crate) unsafe fn canceled_set(canceled: *mut u8, value: u8) {
+    // SAFETY: promised by the caller.
+    if let Some(canceled) = unsafe { canceled.cast::<Canceled>().as_ref() } {
+        canceled.set(value != 0);
+    }
+}
+
+/// Sets the flag of options, which outlives their use; null: none.
+///
+/// # Safety
+/// The rules of C.
+pub(crate) unsafe fn set_canceled(options: *mut Handle<FilesOptions>, canceled: *mut u8) {
+    // SAFETY: promised by the caller.
+    if let Ok(options) = unsafe { handle::exclusive(options, "options") } {
+        options.canceled = canceled.cast_const().cast();
+    }
+}
+
+/// Compacts tables of the default column family.
+///
+/// # Safety
+/// The rules of C.
+#[expect(clippy::too_many_arguments, reason = "those of C")]
+pub(crate) unsafe fn compact<I>(
+    db: *mut Handle<Db>,
+    options: *const Handle<FilesOptions>,
+    names: *const *const c_char,
+    count: usize,
+    output_level: i32,
+    output_path_id: i32,
+    made: *mut *mut *mut c_char,
+    made_count: *mut usize,
+    job_info: *mut I,
+) -> Result<(), Failure> {
+    let family = std::ptr::null_mut();
+    // SAFETY: promised by the caller.
+    unsafe {
+        compact_cf(
+            db,
+            family,
+            options,
+            names,
+            count,
+            output_level,
+            output_path_id,
+            made,
+            made_count,
+            job_info,
+        )
+    }
+}
+
+/// Compacts tables of a column family; null means the default one.
+///
+/// # Safety
+/// The rules of C.
+#[expect(clippy::too_many_arguments, reason = "those of C")]
+pub(crate) unsafe fn compact_cf<I>(
+    db: *mut Handle<Db>,
+    family: *mut Handle<ColumnFamily>,
+    options: *const Handle<FilesOptions>,
+    names: *const *const c_char,
+    count: usize,
+    output_level: i32,
+    output_path_id: i32,
+    made: *mut *mut *mut c_char,
+    made_count: *mut usize,
+    job_info: *mut I,
+) -> Result<(), Failure> {
+    // SAFETY: promised by the caller.
+    let db = unsafe { handle::shared(db, "db")? };
+    // SAFETY: promised by the caller.
+    let family = unsafe { handle::optional(family) };
+    // SAFETY: promised by the caller.
+    let options = unsafe { handle::optional(options) };
+    // SAFETY: promised by the caller.
+    let names = unsafe { lists::texts(names, count, "input_file_names")? };
+    if !job_info.is_null() {
+        return Err(Failure::unserved("compact_files with compaction_job_info"));
+    }
+    let defaults = FilesOptions::default();
+    // SAFETY: promised by the caller.
+    let options = unsafe { options.unwrap_or(&defaults).of_engine(output_path_id)? };
+    let level = u32::try_from(output_level)
+        .map_err(|_| Failure::argument(format!("{output_level} is no level")))?;
+    let files: Vec<PathBuf> = names
+        .into_iter()
+        .map(|name| memory::path(name).to_owned())
+        .collect();
+    let family = family.unwrap_or(db.default_cf());
+    let tables = family.compact_files_opt(&files, level, &options)?;
+    // SAFETY: promised by the caller.
+    unsafe { memory::set(made_count, if made.is_null() { 0 } else { tables.len() }) };
+    if !made.is_null() {
+        let texts = lists::give_texts(tables.iter().map(|path| path.to_string_lossy()));
+        // SAFETY: promised by the caller.
+        unsafe { memory::set(made, texts) };
+    }
+    Ok(())
+}

@@ -1,0 +1,208 @@
+//! What listeners read of flushes, memtables, ingestions and stalls.
+
+#![expect(unsafe_code, reason = "lends parts of objects of the caller")]
+
+use std::path::Path;
+
+use koeldb::{
+    ColumnFamilyOptions, ExternalFileIngestionInfo, FlushJobInfo, FlushReason, MemtableInfo,
+    SstFileReader, StallCondition,
+};
+
+use crate::handle::Handle;
+
+use super::table_properties::TableProperties;
+use super::text::Text;
+
+/// Defines methods of a type that return a part of it.
+macro_rules! getters {
+    ($Of:ty { $($name:ident: $returns:ty = |$of:ident| $value:expr;)* }) => {
+        impl $Of {
+            $(pub(crate) fn $name(&self) -> $returns {
+                let $of = self;
+                $value
+            })*
+        }
+    };
+}
+
+/// Defines unsafe functions that lend a part of an object, an object of its own; null without it.
+macro_rules! lent {
+    ($($name:ident($Of:ty $(, $at:ident: $At:ty)*) -> $Part:ty = |$of:ident| $value:expr;)*) => {$(
+        /// Lends a part of an object.
+        ///
+        /// # Safety
+        /// The pointer is null or that of an object of this type.
+        pub(crate) unsafe fn $name(
+            info: *const Handle<$Of> $(, $at: $At)*
+        ) -> *const Handle<$Part> {
+            // SAFETY: promised by the caller.
+            let info = unsafe { crate::handle::optional(info) };
+            let part: Option<&Handle<$Part>> = info.and_then(|$of| $value);
+            part.map_or(std::ptr::null(), std::ptr::from_ref)
+        }
+    )*};
+}
+
+pub(super) use {getters, lent};
+
+/// Returns the id of this thread, in which the job of an event runs.
+pub(super) fn thread_id() -> u64 {
+    // SAFETY: it has no preconditions.
+    unsafe { libc::pthread_self() }
+}
+
+/// Returns the number of a job as C declares it.
+pub(super) fn int(number: u64) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+/// Returns the name of a table's file, where its directory is not known.
+pub(super) fn table_name(number: u64) -> Text {
+    Text::new(format!("{number:06}.sst"))
+}
+
+/// A flush (`rocksdb_flushjobinfo_t`).
+pub(crate) struct FlushJob {
+    pub(super) info: FlushJobInfo,
+    pub(super) family: Text,
+    /// The path of the table; empty as long as there is none.
+    pub(super) path: Text,
+    pub(super) properties: Option<Handle<TableProperties>>,
+}
+
+getters!(FlushJob {
+    cf_id: u32 = |of| of.info.column_family_id;
+    cf_name: &[u8] = |of| of.family.bytes();
+    file_path: &[u8] = |of| of.path.bytes();
+    file_number: u64 = |of| of.info.file.unwrap_or(0);
+    thread_id: u64 = |_of| thread_id();
+    job_id: i32 = |of| int(of.info.job_id);
+    triggered_writes_slowdown: bool = |of| of.info.triggered_writes_slowdown;
+    triggered_writes_stop: bool = |of| of.info.triggered_writes_stop;
+    smallest_seqno: u64 = |of| of.info.smallest_seqno;
+    largest_seqno: u64 = |of| of.info.largest_seqno;
+    reason: u32 = |of| flush_reason(of.info.reason);
+});
+
+lent!(
+    flush_table_properties(FlushJob) -> TableProperties = |of| of.properties.as_ref();
+);
+
+/// Returns the number of a reason in C.
+fn flush_reason(reason: FlushReason) -> u32 {
+    match reason {
+        FlushReason::ShutDown => 2,
+        FlushReason::ExternalFileIngestion => 3,
+        FlushReason::WriteBufferManager => 5,
+        FlushReason::WriteBufferFull => 6,
+        FlushReason::ManualFlush => 10,
+        FlushReason::ErrorRecovery => 11,
+        FlushReason::WalFull => 13,
+        _ => 0,
+    }
+}
+
+/// A memtable that was sealed (`rocksdb_memtableinfo_t`).
+pub(crate) struct Memtable {
+    info: MemtableInfo,
+    family: Text,
+}
+
+impl From<&MemtableInfo> for Memtable {
+    fn from(info: &MemtableInfo) -> Self {
+        Memtable {
+            info: info.clone(),
+            family: Text::new(&info.column_family),
+        }
+    }
+}
+
+getters!(Memtable {
+    cf_name: &[u8] = |of| of.family.bytes();
+    first_seqno: u64 = |of| of.info.first_seqno;
+    num_entries: u64 = |of| of.info.num_entries;
+    num_deletes: u64 = |of| of.info.num_deletes;
+});
+
+/// A file that was ingested (`rocksdb_externalfileingestioninfo_t`).
+pub(crate) struct Ingestion {
+    info: ExternalFileIngestionInfo,
+    family: Text,
+    external: Text,
+    internal: Text,
+    /// The properties of the table; `None` if it cannot be read with the usual comparator.
+    properties: Option<Handle<TableProperties>>,
+}
+
+impl From<&ExternalFileIngestionInfo> for Ingestion {
+    fn from(info: &ExternalFileIngestionInfo) -> Self {
+        Ingestion {
+            info: info.clone(),
+            family: Text::new(&info.column_family),
+            external: Text::of_path(&info.external_file_path),
+            internal: Text::of_path(&info.internal_file_path),
+            properties: properties_of(&info.internal_file_path),
+        }
+    }
+}
+
+getters!(Ingestion {
+    cf_name: &[u8] = |of| of.family.bytes();
+    external_file_path: &[u8] = |of| of.external.bytes();
+    internal_file_path: &[u8] = |of| of.internal.bytes();
+    global_seqno: u64 = |of| of.info.global_seqno;
+});
+
+lent!(
+    ingestion_table_properties(Ingestion) -> TableProperties = |of| of.properties.as_ref();
+);
+
+/// Reads the properties of a table, which the event does not have.
+fn properties_of(path: &Path) -> Option<Handle<TableProperties>> {
+    let table = SstFileReader::open(&ColumnFamilyOptions::new(), path).ok()?;
+    let properties = table.properties().ok()?;
+    Some(Handle::new((&properties).into()))
+}
+
+/// A condition of writes (`rocksdb_writestallcondition_t`), by its number in C.
+///
+/// No function of C reads it.
+#[expect(dead_code, reason = "no function of C reads it")]
+pub(crate) struct Condition(i32);
+
+impl From<StallCondition> for Condition {
+    fn from(condition: StallCondition) -> Self {
+        Condition(match condition {
+            StallCondition::Delayed { .. } => 0,
+            StallCondition::Stopped(_) => 1,
+            _ => 2,
+        })
+    }
+}
+
+/// A change of the condition of writes (`rocksdb_writestallinfo_t`).
+pub(crate) struct Stall {
+    family: Text,
+    current: Handle<Condition>,
+    previous: Handle<Condition>,
+}
+
+impl Stall {
+    pub(super) fn new(family: &str, current: StallCondition, previous: StallCondition) -> Self {
+        Stall {
+            family: Text::new(family),
+            current: Handle::new(current.into()),
+            previous: Handle::new(previous.into()),
+        }
+    }
+
+    pub(crate) fn cf_name(&self) -> &[u8] {
+        self.family.bytes()
+    }
+}
+
+lent!(
+    stall_current(Stall) -> Condition = |of| Some(&of.current);
+    stall_previous(Stall) -> Condition = |of| Some(&of.previous);
+);

@@ -1,0 +1,154 @@
+//! Indexed batches, which are read before they are written.
+
+use koeldb::{BatchEntry, ColumnFamily, Db, PinnedSlice, WriteBatchWithIndex, WriteOptions};
+
+use crate::boundary::Failure;
+use crate::settings::options::Options;
+use crate::settings::read::ReadOptions;
+
+/// An indexed batch (`rocksdb_writebatch_wi_t`).
+pub(crate) struct IndexedBatch {
+    pub(crate) inner: WriteBatchWithIndex,
+}
+
+/// Creates an indexed batch; the size that is reserved changes nothing.
+pub(crate) fn create(_: usize, overwrite_keys: bool) -> IndexedBatch {
+    IndexedBatch {
+        inner: WriteBatchWithIndex::new(overwrite_keys),
+    }
+}
+
+/// Removes all changes.
+pub(crate) fn clear(batch: &mut IndexedBatch) {
+    batch.inner.clear();
+}
+
+/// Returns the number of changes.
+pub(crate) fn count(batch: &mut IndexedBatch) -> usize {
+    batch.inner.len()
+}
+
+/// Returns the bytes of the batch.
+pub(crate) fn data(batch: &mut IndexedBatch) -> &[u8] {
+    batch.inner.batch().data()
+}
+
+/// Adds a note to the log.
+pub(crate) fn put_log_data(batch: &mut IndexedBatch, note: &[u8]) {
+    batch.inner.put_log_data(note);
+}
+
+/// Sets a savepoint.
+pub(crate) fn set_save_point(batch: &mut IndexedBatch) {
+    batch.inner.set_save_point();
+}
+
+/// Removes the changes since the latest savepoint.
+pub(crate) fn rollback_to_save_point(batch: &mut IndexedBatch) -> koeldb::Result<()> {
+    batch.inner.rollback_to_save_point()
+}
+
+/// Declares a change, of the default column family and of another.
+macro_rules! changes {
+    ($($(#[$doc:meta])* $plain:ident, $cf:ident($($argument:ident),+);)*) => {$(
+        $(#[$doc])*
+        pub(crate) fn $plain(batch: &mut IndexedBatch, $($argument: &[u8]),+) {
+            batch.inner.$plain($($argument),+);
+        }
+
+        $(#[$doc])*
+        pub(crate) fn $cf(batch: &mut IndexedBatch, family: &ColumnFamily, $($argument: &[u8]),+) {
+            batch.inner.$cf(family, $($argument),+);
+        }
+    )*};
+}
+
+changes! {
+    /// Adds a put.
+    put, put_cf(key, value);
+    /// Adds a merge operand.
+    merge, merge_cf(key, value);
+    /// Adds a deletion.
+    delete, delete_cf(key);
+    /// Adds the deletion of a key that was put once.
+    single_delete, single_delete_cf(key);
+}
+
+/// Returns the value that a batch alone gives a key of the default column family.
+///
+/// There is no database here, so operands without a value under them are an error, as there.
+pub(crate) fn get_from_batch(
+    batch: &mut IndexedBatch,
+    _: &Options,
+    key: &[u8],
+) -> Result<Option<Vec<u8>>, Failure> {
+    let mut found = None;
+    let mut is_merged = false;
+    for entry in batch.inner.batch().iter() {
+        let (entry_key, value) = match entry? {
+            BatchEntry::Put { cf: 0, key, value } => (key, Some(value)),
+            BatchEntry::Delete { cf: 0, key } | BatchEntry::SingleDelete { cf: 0, key } => {
+                (key, None)
+            }
+            BatchEntry::Merge {
+                cf: 0, key: other, ..
+            } => {
+                is_merged |= other == key;
+                continue;
+            }
+            _ => continue,
+        };
+        if entry_key == key {
+            found = value.map(<[u8]>::to_vec);
+            is_merged = false;
+        }
+    }
+    match is_merged {
+        true => Err(Failure::Text("Merge in progress: ".to_owned())),
+        false => Ok(found),
+    }
+}
+
+/// Returns the value that a batch alone gives a key of a column family.
+pub(crate) fn get_from_batch_cf(
+    batch: &mut IndexedBatch,
+    _: &Options,
+    family: &ColumnFamily,
+    key: &[u8],
+) -> Result<Option<Vec<u8>>, Failure> {
+    match batch.inner.get_from_batch(family, key)? {
+        koeldb::BatchValue::Value(value) => Ok(Some(value)),
+        koeldb::BatchValue::Operands(_) => Err(Failure::Text("Merge in progress: ".to_owned())),
+        _ => Ok(None),
+    }
+}
+
+/// Returns a value as it will be after the write of the batch.
+pub(crate) fn get(
+    batch: &mut IndexedBatch,
+    db: &Db,
+    options: &ReadOptions,
+    key: &[u8],
+) -> koeldb::Result<Option<PinnedSlice>> {
+    batch.inner.get_opt(db.default_cf(), key, &options.inner)
+}
+
+/// As [`get`], of a column family.
+pub(crate) fn get_cf(
+    batch: &mut IndexedBatch,
+    _: &Db,
+    options: &ReadOptions,
+    family: &ColumnFamily,
+    key: &[u8],
+) -> koeldb::Result<Option<PinnedSlice>> {
+    batch.inner.get_opt(family, key, &options.inner)
+}
+
+/// Writes a batch.
+pub(crate) fn write(
+    db: &Db,
+    options: &WriteOptions,
+    batch: &mut IndexedBatch,
+) -> koeldb::Result<()> {
+    db.write_opt(batch.inner.batch(), options).map(drop)
+}

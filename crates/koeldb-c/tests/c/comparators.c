@@ -1,0 +1,64 @@
+/* Comparators of functions: the order of keys, names, states. */
+#include "plugins.h"
+
+static int is_called = 0;
+
+static int by_case(void* state, const char* a, size_t a_length, const char* b, size_t b_length) {
+  CHECK(state == &is_called);
+  is_called = 1;
+  for (size_t at = 0; at < a_length && at < b_length; at++) {
+    int difference = (a[at] | 32) - (b[at] | 32);
+    if (difference != 0) return difference;
+  }
+  return a_length < b_length ? -1 : a_length > b_length;
+}
+
+static const char* name(void* state) {
+  (void)state;
+  return "ignores case";
+}
+
+int main(void) {
+  char* error = NULL;
+  rocksdb_options_t* options = small_options();
+  rocksdb_comparator_t* comparator = rocksdb_comparator_create(&is_called, destroy, by_case, name);
+  rocksdb_options_set_comparator(options, comparator);
+  rocksdb_t* db = rocksdb_open(options, "db", &error);
+  OK(error);
+  put(db, "Key", "one", 3);
+  put(db, "kEY", "two", 3);
+  CHECK(is_called);
+  CHECK(has(db, "KEY", "two"));
+  fill(db);
+  CHECK(has(db, "key", "two"));
+
+  rocksdb_options_t* others = rocksdb_options_create();
+  rocksdb_close(db);
+  CHECK(rocksdb_open(others, "db", &error) == NULL);
+  FAILED(error, "ignores case");
+  rocksdb_options_destroy(others);
+
+  /* The options share the comparator. */
+  rocksdb_comparator_destroy(comparator);
+  CHECK(destroyed == 0);
+  db = rocksdb_open(options, "db", &error);
+  OK(error);
+  CHECK(has(db, "keY", "two"));
+  rocksdb_options_destroy(options);
+  CHECK(has(db, "keY", "two"));
+  rocksdb_close(db);
+  AWAIT(destroyed == 1);
+
+  /* Timestamps of other sizes than 8 are refused. */
+  options = small_options();
+  comparator = rocksdb_comparator_with_ts_create(&is_called, destroy, by_case, by_case, NULL,
+                                                 name, 4);
+  rocksdb_options_set_comparator(options, comparator);
+  CHECK(rocksdb_open(options, "timestamps", &error) == NULL);
+  CHECK(error != NULL);
+  rocksdb_free(error);
+  rocksdb_options_destroy(options);
+  rocksdb_comparator_destroy(comparator);
+  CHECK(destroyed == 2);
+  return 0;
+}
