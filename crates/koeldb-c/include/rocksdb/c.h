@@ -317,6 +317,7 @@ rocksdb_t* rocksdb_open_with_ttl(const rocksdb_options_t* options, const char* n
 rocksdb_t* rocksdb_open_for_read_only(const rocksdb_options_t* options, const char* name, unsigned char error_if_wal_file_exists, char** errptr);
 rocksdb_t* rocksdb_open_as_secondary(const rocksdb_options_t* options, const char* name, const char* secondary_path, char** errptr);
 rocksdb_backup_engine_t* rocksdb_backup_engine_open(const rocksdb_options_t* options, const char* path, char** errptr);
+/* env: may be null */
 rocksdb_backup_engine_t* rocksdb_backup_engine_open_opts(const rocksdb_backup_engine_options_t* options, rocksdb_env_t* env, char** errptr);
 rocksdb_create_backup_options_t* rocksdb_create_backup_options_create(void);
 void rocksdb_create_backup_options_destroy(rocksdb_create_backup_options_t* options);
@@ -324,7 +325,9 @@ void rocksdb_create_backup_options_set_progress_callback(rocksdb_create_backup_o
 void rocksdb_create_backup_options_set_exclude_files_callback(rocksdb_create_backup_options_t* options, void* state, rocksdb_create_backup_options_exclude_files_cb callback);
 void rocksdb_backup_engine_create_new_backup(rocksdb_backup_engine_t* be, rocksdb_t* db, char** errptr);
 void rocksdb_backup_engine_create_new_backup_flush(rocksdb_backup_engine_t* be, rocksdb_t* db, unsigned char flush_before_backup, char** errptr);
+/* options: may be null */
 void rocksdb_backup_engine_create_new_backup_with_options(rocksdb_backup_engine_t* be, rocksdb_t* db, const rocksdb_create_backup_options_t* options, uint32_t* backup_id, char** errptr);
+/* options, app_metadata: may be null */
 void rocksdb_backup_engine_create_new_backup_with_metadata(rocksdb_backup_engine_t* be, rocksdb_t* db, const rocksdb_create_backup_options_t* options, const char* app_metadata, size_t app_metadata_len, uint32_t* backup_id, char** errptr);
 void rocksdb_backup_engine_purge_old_backups(rocksdb_backup_engine_t* be, uint32_t num_backups_to_keep, char** errptr);
 rocksdb_restore_options_t* rocksdb_restore_options_create(void);
@@ -374,8 +377,11 @@ void rocksdb_verify_file_checksums_with_options(rocksdb_t* db, const rocksdb_rea
 void rocksdb_increase_full_history_ts_low(rocksdb_t* db, rocksdb_column_family_handle_t* column_family, const char* ts_low, size_t ts_lowlen, char** errptr);
 char* rocksdb_get_full_history_ts_low(rocksdb_t* db, rocksdb_column_family_handle_t* column_family, size_t* ts_lowlen, char** errptr);
 rocksdb_backup_engine_options_t* rocksdb_backup_engine_options_create(const char* backup_dir);
+/* env: may be null */
 void rocksdb_backup_engine_options_set_env(rocksdb_backup_engine_options_t* options, rocksdb_env_t* env);
+/* limiter: may be null */
 void rocksdb_backup_engine_options_set_backup_rate_limiter(rocksdb_backup_engine_options_t* options, rocksdb_ratelimiter_t* limiter);
+/* limiter: may be null */
 void rocksdb_backup_engine_options_set_restore_rate_limiter(rocksdb_backup_engine_options_t* options, rocksdb_ratelimiter_t* limiter);
 void rocksdb_backup_engine_options_destroy(rocksdb_backup_engine_options_t* backup_engine_options);
 rocksdb_checkpoint_t* rocksdb_checkpoint_object_create(rocksdb_t* db, char** errptr);
@@ -419,6 +425,7 @@ void rocksdb_pinnable_multi_get_destroy(rocksdb_pinnable_multi_get_t* multi_get)
 unsigned char rocksdb_key_may_exist(rocksdb_t* db, const rocksdb_readoptions_t* options, const char* key, size_t key_len, char** value, size_t* val_len, const char* timestamp, size_t timestamp_len, unsigned char* value_found);
 unsigned char rocksdb_key_may_exist_cf(rocksdb_t* db, const rocksdb_readoptions_t* options, rocksdb_column_family_handle_t* column_family, const char* key, size_t key_len, char** value, size_t* val_len, const char* timestamp, size_t timestamp_len, unsigned char* value_found);
 rocksdb_iterator_t* rocksdb_create_iterator(rocksdb_t* db, const rocksdb_readoptions_t* options);
+/* options: may be null */
 rocksdb_wal_iterator_t* rocksdb_get_updates_since(rocksdb_t* db, uint64_t seq_number, const rocksdb_wal_readoptions_t* options, char** errptr);
 rocksdb_wal_files_t* rocksdb_get_sorted_wal_files(rocksdb_t* db, char** errptr);
 rocksdb_wal_file_t* rocksdb_get_current_wal_file(rocksdb_t* db, char** errptr);
@@ -438,11 +445,17 @@ void rocksdb_approximate_sizes_with_options(rocksdb_t* db, const rocksdb_size_ap
 void rocksdb_approximate_sizes_cf_with_options(rocksdb_t* db, rocksdb_column_family_handle_t* column_family, const rocksdb_size_approximation_options_t* options, int num_ranges, const char* const* range_start_key, const size_t* range_start_key_len, const char* const* range_limit_key, const size_t* range_limit_key_len, uint64_t* sizes, char** errptr);
 rocksdb_size_approximation_options_t* rocksdb_size_approximation_options_create(void);
 void rocksdb_size_approximation_options_destroy(rocksdb_size_approximation_options_t* options);
+/* start_key, limit_key: may be null */
 void rocksdb_compact_range(rocksdb_t* db, const char* start_key, size_t start_key_len, const char* limit_key, size_t limit_key_len);
+/* start_key, limit_key: may be null */
 void rocksdb_compact_range_cf(rocksdb_t* db, rocksdb_column_family_handle_t* column_family, const char* start_key, size_t start_key_len, const char* limit_key, size_t limit_key_len);
+/* start_key, limit_key: may be null */
 void rocksdb_suggest_compact_range(rocksdb_t* db, const char* start_key, size_t start_key_len, const char* limit_key, size_t limit_key_len, char** errptr);
+/* start_key, limit_key: may be null */
 void rocksdb_suggest_compact_range_cf(rocksdb_t* db, rocksdb_column_family_handle_t* column_family, const char* start_key, size_t start_key_len, const char* limit_key, size_t limit_key_len, char** errptr);
+/* start_key, limit_key: may be null */
 void rocksdb_compact_range_opt(rocksdb_t* db, rocksdb_compactoptions_t* opt, const char* start_key, size_t start_key_len, const char* limit_key, size_t limit_key_len);
+/* start_key, limit_key: may be null */
 void rocksdb_compact_range_cf_opt(rocksdb_t* db, rocksdb_column_family_handle_t* column_family, rocksdb_compactoptions_t* opt, const char* start_key, size_t start_key_len, const char* limit_key, size_t limit_key_len);
 void rocksdb_compact_files(rocksdb_t* db, const rocksdb_compaction_options_t* options, const char* const* input_file_names, size_t num_input_file_names, int output_level, int output_path_id, char*** output_file_names, size_t* num_output_file_names, rocksdb_compactionjobinfo_t* compaction_job_info, char** errptr);
 void rocksdb_compact_files_cf(rocksdb_t* db, rocksdb_column_family_handle_t* column_family, const rocksdb_compaction_options_t* options, const char* const* input_file_names, size_t num_input_file_names, int output_level, int output_path_id, char*** output_file_names, size_t* num_output_file_names, rocksdb_compactionjobinfo_t* compaction_job_info, char** errptr);
@@ -570,11 +583,15 @@ void rocksdb_block_based_options_set_data_block_hash_ratio(rocksdb_block_based_t
 void rocksdb_block_based_options_set_top_level_index_pinning_tier(rocksdb_block_based_table_options_t* options, int v);
 void rocksdb_block_based_options_set_partition_pinning_tier(rocksdb_block_based_table_options_t* options, int v);
 void rocksdb_block_based_options_set_unpartitioned_pinning_tier(rocksdb_block_based_table_options_t* options, int v);
+/* filter_policy: given away */
 void rocksdb_block_based_options_set_filter_policy(rocksdb_block_based_table_options_t* options, rocksdb_filterpolicy_t* filter_policy);
+/* block_cache: may be null */
 void rocksdb_block_based_options_set_block_cache(rocksdb_block_based_table_options_t* options, rocksdb_cache_t* block_cache);
+/* value: may be null */
 void rocksdb_block_based_options_set_user_defined_index_factory_from_string(rocksdb_block_based_table_options_t* options, const char* value, size_t value_len, char** errptr);
 void rocksdb_block_based_options_clear_user_defined_index_factory(rocksdb_block_based_table_options_t* options);
 const char* rocksdb_block_based_options_get_user_defined_index_factory_name(const rocksdb_block_based_table_options_t* options, size_t* name_len);
+/* table_options: may be null */
 void rocksdb_options_set_block_based_table_factory(rocksdb_options_t* opt, rocksdb_block_based_table_options_t* table_options);
 void rocksdb_options_set_write_buffer_manager(rocksdb_options_t* opt, rocksdb_write_buffer_manager_t* wbm);
 void rocksdb_options_set_sst_file_manager(rocksdb_options_t* opt, rocksdb_sst_file_manager_t* sfm);
@@ -767,10 +784,12 @@ const rocksdb_compaction_job_stats_t* rocksdb_subcompactionjobinfo_stats(const r
 const rocksdb_table_properties_t* rocksdb_externalfileingestioninfo_table_properties(const rocksdb_externalfileingestioninfo_t* info);
 rocksdb_eventlistener_t* rocksdb_eventlistener_create(void* state_, void (*destructor_)(void*), on_flush_begin_cb on_flush_begin, on_flush_completed_cb on_flush_completed, on_compaction_begin_cb on_compaction_begin, on_compaction_completed_cb on_compaction_completed, on_subcompaction_begin_cb on_subcompaction_begin, on_subcompaction_completed_cb on_subcompaction_completed, on_external_file_ingested_cb on_external_file_ingested, on_background_error_cb on_background_error, on_stall_conditions_changed_cb on_stall_conditions_changed, on_memtable_sealed_cb on_memtable_sealed);
 void rocksdb_eventlistener_destroy(rocksdb_eventlistener_t* eventlistener);
+/* eventlistener: given away */
 void rocksdb_options_add_eventlistener(rocksdb_options_t* options, rocksdb_eventlistener_t* eventlistener);
 rocksdb_cuckoo_table_options_t* rocksdb_cuckoo_options_create(void);
 void rocksdb_cuckoo_options_destroy(rocksdb_cuckoo_table_options_t* options);
 void rocksdb_cuckoo_options_set_hash_ratio(rocksdb_cuckoo_table_options_t* options, double v);
+/* table_options: may be null */
 void rocksdb_options_set_cuckoo_table_factory(rocksdb_options_t* opt, rocksdb_cuckoo_table_options_t* table_options);
 void rocksdb_set_options(rocksdb_t* db, int count, const char* const* keys, const char* const* values, char** errptr);
 void rocksdb_set_db_options(rocksdb_t* db, int count, const char* const* keys, const char* const* values, char** errptr);
@@ -784,12 +803,16 @@ void rocksdb_options_optimize_level_style_compaction(rocksdb_options_t* opt, uin
 void rocksdb_options_optimize_universal_style_compaction(rocksdb_options_t* opt, uint64_t memtable_memory_budget);
 void rocksdb_options_set_allow_ingest_behind(rocksdb_options_t* options, unsigned char value);
 unsigned char rocksdb_options_get_allow_ingest_behind(rocksdb_options_t* options);
+/* compactionfilter: may be null */
 void rocksdb_options_set_compaction_filter(rocksdb_options_t* options, rocksdb_compactionfilter_t* compactionfilter);
+/* compactionfilterfactory: given away */
 void rocksdb_options_set_compaction_filter_factory(rocksdb_options_t* options, rocksdb_compactionfilterfactory_t* compactionfilterfactory);
 void rocksdb_options_compaction_readahead_size(rocksdb_options_t* options, size_t value);
 size_t rocksdb_options_get_compaction_readahead_size(rocksdb_options_t* options);
 void rocksdb_options_set_comparator(rocksdb_options_t* options, rocksdb_comparator_t* comparator);
+/* mergeoperator: given away */
 void rocksdb_options_set_merge_operator(rocksdb_options_t* options, rocksdb_mergeoperator_t* mergeoperator);
+/* walfilter: may be null */
 void rocksdb_options_set_wal_filter(rocksdb_options_t* options, rocksdb_walfilter_t* walfilter);
 void rocksdb_options_clear_wal_filter(rocksdb_options_t* options);
 void rocksdb_options_set_uint64add_merge_operator(rocksdb_options_t* options);
@@ -806,16 +829,20 @@ void rocksdb_options_set_open_files_async(rocksdb_options_t* options, unsigned c
 unsigned char rocksdb_options_get_open_files_async(rocksdb_options_t* options);
 void rocksdb_options_set_db_paths(rocksdb_options_t* options, const rocksdb_dbpath_t** path_values, size_t num_paths);
 void rocksdb_options_set_cf_paths(rocksdb_options_t* options, const rocksdb_dbpath_t** path_values, size_t num_paths);
+/* env: may be null */
 void rocksdb_options_set_env(rocksdb_options_t* options, rocksdb_env_t* env);
+/* logger: may be null */
 void rocksdb_options_set_info_log(rocksdb_options_t* options, rocksdb_logger_t* logger);
 rocksdb_logger_t* rocksdb_options_get_info_log(rocksdb_options_t* opt);
 void rocksdb_options_set_info_log_level(rocksdb_options_t* options, int value);
 int rocksdb_options_get_info_log_level(rocksdb_options_t* options);
+/* prefix: may be null */
 rocksdb_logger_t* rocksdb_logger_create_stderr_logger(int log_level, const char* prefix);
 rocksdb_logger_t* rocksdb_logger_create_callback_logger(int log_level, void (*callback)(void* state, unsigned lev, char* msg, size_t len), void* state);
 void rocksdb_logger_destroy(rocksdb_logger_t* logger);
 rocksdb_file_checksum_gen_factory_t* rocksdb_file_checksum_gen_crc32c_factory_create(void);
 void rocksdb_file_checksum_gen_factory_destroy(rocksdb_file_checksum_gen_factory_t* factory);
+/* file_checksum_gen_factory: may be null */
 void rocksdb_options_set_file_checksum_gen_factory(rocksdb_options_t* options, rocksdb_file_checksum_gen_factory_t* file_checksum_gen_factory);
 void rocksdb_options_checksum_handoff_file_types_clear(rocksdb_options_t* opt);
 void rocksdb_options_checksum_handoff_file_types_add(rocksdb_options_t* opt, int file_type);
@@ -829,8 +856,10 @@ unsigned char rocksdb_options_calculate_sst_write_lifetime_hint_set_contains(roc
 size_t rocksdb_options_calculate_sst_write_lifetime_hint_set_count(rocksdb_options_t* opt);
 rocksdb_sst_partitioner_factory_t* rocksdb_sst_partitioner_fixed_prefix_factory_create(size_t prefix_len);
 void rocksdb_sst_partitioner_factory_destroy(rocksdb_sst_partitioner_factory_t* factory);
+/* sst_partitioner_factory: may be null */
 void rocksdb_options_set_sst_partitioner_factory(rocksdb_options_t* options, rocksdb_sst_partitioner_factory_t* sst_partitioner_factory);
 void rocksdb_table_properties_collector_factory_destroy(rocksdb_table_properties_collector_factory_t* factory);
+/* table_properties_collector_factory: may be null */
 void rocksdb_options_add_table_properties_collector_factory(rocksdb_options_t* options, rocksdb_table_properties_collector_factory_t* table_properties_collector_factory);
 void rocksdb_options_set_write_buffer_size(rocksdb_options_t* options, size_t value);
 size_t rocksdb_options_get_write_buffer_size(rocksdb_options_t* options);
@@ -856,6 +885,7 @@ void rocksdb_options_set_bottommost_compression_options_zstd_max_train_bytes(roc
 void rocksdb_options_set_bottommost_compression_options_use_zstd_dict_trainer(rocksdb_options_t* options, unsigned char value, unsigned char value2);
 unsigned char rocksdb_options_get_bottommost_compression_options_use_zstd_dict_trainer(rocksdb_options_t* opt);
 void rocksdb_options_set_bottommost_compression_options_max_dict_buffer_bytes(rocksdb_options_t* options, uint64_t value, unsigned char value2);
+/* slicetransform: given away */
 void rocksdb_options_set_prefix_extractor(rocksdb_options_t* options, rocksdb_slicetransform_t* slicetransform);
 void rocksdb_options_set_num_levels(rocksdb_options_t* options, int value);
 int rocksdb_options_get_num_levels(rocksdb_options_t* options);
@@ -1043,6 +1073,7 @@ void rocksdb_options_set_compaction_style(rocksdb_options_t* options, int value)
 int rocksdb_options_get_compaction_style(rocksdb_options_t* options);
 void rocksdb_options_set_universal_compaction_options(rocksdb_options_t* options, rocksdb_universal_compaction_options_t* universal_compaction_options);
 void rocksdb_options_set_fifo_compaction_options(rocksdb_options_t* opt, rocksdb_fifo_compaction_options_t* fifo);
+/* limiter: may be null */
 void rocksdb_options_set_ratelimiter(rocksdb_options_t* opt, rocksdb_ratelimiter_t* limiter);
 void rocksdb_options_set_atomic_flush(rocksdb_options_t* opt, unsigned char value);
 unsigned char rocksdb_options_get_atomic_flush(rocksdb_options_t* opt);
@@ -1133,21 +1164,28 @@ void rocksdb_readoptions_set_auto_refresh_iterator_with_snapshot(rocksdb_readopt
 unsigned char rocksdb_readoptions_get_auto_refresh_iterator_with_snapshot(rocksdb_readoptions_t* opt);
 void rocksdb_readoptions_set_io_activity(rocksdb_readoptions_t* opt, int v);
 int rocksdb_readoptions_get_io_activity(rocksdb_readoptions_t* opt);
+/* snapshot: may be null */
 void rocksdb_readoptions_set_snapshot(rocksdb_readoptions_t* readoptions, const rocksdb_snapshot_t* snapshot);
+/* key: may be null */
 void rocksdb_readoptions_set_iterate_upper_bound(rocksdb_readoptions_t* readoptions, const char* key, size_t keylen);
+/* key: may be null */
 void rocksdb_readoptions_set_iterate_lower_bound(rocksdb_readoptions_t* readoptions, const char* key, size_t keylen);
+/* ts: may be null */
 void rocksdb_readoptions_set_timestamp(rocksdb_readoptions_t* readoptions, const char* ts, size_t tslen);
+/* ts: may be null */
 void rocksdb_readoptions_set_iter_start_ts(rocksdb_readoptions_t* readoptions, const char* ts, size_t tslen);
 void rocksdb_readoptions_set_merge_operand_count_threshold(rocksdb_readoptions_t* readoptions, size_t threshold);
 void rocksdb_readoptions_clear_merge_operand_count_threshold(rocksdb_readoptions_t* readoptions);
 unsigned char rocksdb_readoptions_has_merge_operand_count_threshold(rocksdb_readoptions_t* readoptions);
 size_t rocksdb_readoptions_get_merge_operand_count_threshold(rocksdb_readoptions_t* readoptions);
+/* request_id: may be null */
 void rocksdb_readoptions_set_request_id(rocksdb_readoptions_t* readoptions, const char* request_id, size_t request_id_len);
 void rocksdb_readoptions_clear_request_id(rocksdb_readoptions_t* readoptions);
 const char* rocksdb_readoptions_get_request_id(rocksdb_readoptions_t* readoptions, size_t* request_id_len);
 void rocksdb_readoptions_set_table_filter(rocksdb_readoptions_t* readoptions, void* state, void (*destructor)(void*), rocksdb_readoptions_table_filter_cb table_filter);
 void rocksdb_readoptions_clear_table_filter(rocksdb_readoptions_t* readoptions);
 unsigned char rocksdb_readoptions_has_table_filter(const rocksdb_readoptions_t* readoptions);
+/* value: may be null */
 void rocksdb_readoptions_set_table_index_factory_from_string(rocksdb_readoptions_t* readoptions, const char* value, size_t value_len, char** errptr);
 void rocksdb_readoptions_clear_table_index_factory(rocksdb_readoptions_t* readoptions);
 const char* rocksdb_readoptions_get_table_index_factory_name(const rocksdb_readoptions_t* readoptions, size_t* name_len);
@@ -1180,6 +1218,7 @@ rocksdb_flushoptions_t* rocksdb_flushoptions_create(void);
 void rocksdb_flushoptions_destroy(rocksdb_flushoptions_t* flushoptions);
 rocksdb_flushwaloptions_t* rocksdb_flushwaloptions_create(void);
 void rocksdb_flushwaloptions_destroy(rocksdb_flushwaloptions_t* options);
+/* options: may be null */
 void rocksdb_flush_wal_with_options(rocksdb_t* db, const rocksdb_flushwaloptions_t* options, char** errptr);
 rocksdb_memory_allocator_t* rocksdb_jemalloc_nodump_allocator_create(char** errptr);
 void rocksdb_memory_allocator_destroy(rocksdb_memory_allocator_t* memory_allocator);
@@ -1281,7 +1320,9 @@ void rocksdb_end_io_trace(rocksdb_t* db, char** errptr);
 void rocksdb_start_block_cache_trace(rocksdb_t* db, rocksdb_env_t* env, const rocksdb_envoptions_t* env_options, const rocksdb_trace_options_t* options, const char* trace_path, char** errptr);
 void rocksdb_start_block_cache_trace_with_options(rocksdb_t* db, rocksdb_env_t* env, const rocksdb_envoptions_t* env_options, const rocksdb_block_cache_trace_options_t* options, const rocksdb_block_cache_trace_writer_options_t* writer_options, const char* trace_path, char** errptr);
 void rocksdb_end_block_cache_trace(rocksdb_t* db, char** errptr);
+/* env: may be null */
 rocksdb_sstfilewriter_t* rocksdb_sstfilewriter_create(const rocksdb_envoptions_t* env, const rocksdb_options_t* io_options);
+/* env, comparator: may be null */
 rocksdb_sstfilewriter_t* rocksdb_sstfilewriter_create_with_comparator(const rocksdb_envoptions_t* env, const rocksdb_options_t* io_options, const rocksdb_comparator_t* comparator);
 void rocksdb_sstfilewriter_open(rocksdb_sstfilewriter_t* writer, const char* name, char** errptr);
 void rocksdb_sstfilewriter_add(rocksdb_sstfilewriter_t* writer, const char* key, size_t keylen, const char* val, size_t vallen, char** errptr);
@@ -1349,6 +1390,7 @@ uint64_t rocksdb_livefiles_deletions(const rocksdb_livefiles_t* livefiles, int i
 void rocksdb_livefiles_destroy(const rocksdb_livefiles_t* livefiles);
 rocksdb_livefiles_storage_info_options_t* rocksdb_livefiles_storage_info_options_create(void);
 void rocksdb_livefiles_storage_info_options_destroy(rocksdb_livefiles_storage_info_options_t* options);
+/* options: may be null */
 rocksdb_livefiles_storage_info_t* rocksdb_get_livefiles_storage_info(rocksdb_t* db, const rocksdb_livefiles_storage_info_options_t* options, char** errptr);
 size_t rocksdb_livefiles_storage_info_count(const rocksdb_livefiles_storage_info_t* info);
 const char* rocksdb_livefiles_storage_info_relative_filename(const rocksdb_livefiles_storage_info_t* info, size_t index);
@@ -1368,23 +1410,29 @@ void rocksdb_livefile_set_level(rocksdb_livefile_t* livefile, int value);
 void rocksdb_livefile_set_name(rocksdb_livefile_t* livefile, const char* value);
 void rocksdb_livefile_set_directory(rocksdb_livefile_t* livefile, const char* value);
 void rocksdb_livefile_set_size(rocksdb_livefile_t* livefile, size_t value);
-void rocksdb_livefile_set_smallest_key(rocksdb_livefile_t* livefile, const char* value, size_t value2);
-void rocksdb_livefile_set_largest_key(rocksdb_livefile_t* livefile, const char* value, size_t value2);
+void rocksdb_livefile_set_smallest_key(rocksdb_livefile_t* livefile, const char* value, size_t value_len);
+void rocksdb_livefile_set_largest_key(rocksdb_livefile_t* livefile, const char* value, size_t value_len);
 void rocksdb_livefile_set_smallest_seqno(rocksdb_livefile_t* livefile, uint64_t value);
 void rocksdb_livefile_set_largest_seqno(rocksdb_livefile_t* livefile, uint64_t value);
 void rocksdb_livefile_set_num_entries(rocksdb_livefile_t* livefile, uint64_t value);
 void rocksdb_livefile_set_num_deletions(rocksdb_livefile_t* livefile, uint64_t value);
 void rocksdb_livefile_destroy(rocksdb_livefile_t* livefile);
+/* livefile: given away */
 void rocksdb_livefiles_add(rocksdb_livefiles_t* livefiles, rocksdb_livefile_t* livefile);
 void rocksdb_get_options_from_string(const rocksdb_options_t* base_options, const char* opts_str, rocksdb_options_t* new_options, char** errptr);
+/* start_key, limit_key: may be null */
 void rocksdb_delete_file_in_range(rocksdb_t* db, const char* start_key, size_t start_key_len, const char* limit_key, size_t limit_key_len, char** errptr);
+/* start_key, limit_key: may be null */
 void rocksdb_delete_file_in_range_cf(rocksdb_t* db, rocksdb_column_family_handle_t* column_family, const char* start_key, size_t start_key_len, const char* limit_key, size_t limit_key_len, char** errptr);
 rocksdb_column_family_metadata_t* rocksdb_get_column_family_metadata(rocksdb_t* db);
+/* options: may be null */
 rocksdb_column_family_metadata_t* rocksdb_get_column_family_metadata_with_options(rocksdb_t* db, const rocksdb_column_family_metadata_options_t* options);
 rocksdb_column_family_metadata_options_t* rocksdb_column_family_metadata_options_create(void);
 void rocksdb_column_family_metadata_options_destroy(rocksdb_column_family_metadata_options_t* options);
+/* key: may be null */
 void rocksdb_column_family_metadata_options_set_start_key(rocksdb_column_family_metadata_options_t* options, const char* key, size_t key_len);
 const char* rocksdb_column_family_metadata_options_get_start_key(const rocksdb_column_family_metadata_options_t* options, size_t* key_len);
+/* key: may be null */
 void rocksdb_column_family_metadata_options_set_end_key(rocksdb_column_family_metadata_options_t* options, const char* key, size_t key_len);
 const char* rocksdb_column_family_metadata_options_get_end_key(const rocksdb_column_family_metadata_options_t* options, size_t* key_len);
 rocksdb_import_column_family_options_t* rocksdb_import_column_family_options_create(void);
@@ -1394,9 +1442,11 @@ rocksdb_export_import_files_metadata_t* rocksdb_export_import_files_metadata_cre
 char* rocksdb_export_import_files_metadata_get_db_comparator_name(rocksdb_export_import_files_metadata_t* export_import_files_metadata);
 void rocksdb_export_import_files_metadata_set_db_comparator_name(rocksdb_export_import_files_metadata_t* export_import_files_metadata, const char* value);
 rocksdb_livefiles_t* rocksdb_export_import_files_metadata_get_files(rocksdb_export_import_files_metadata_t* export_import_files_metadata);
+/* livefiles: given away */
 void rocksdb_export_import_files_metadata_set_files(rocksdb_export_import_files_metadata_t* export_import_files_metadata, rocksdb_livefiles_t* livefiles);
 void rocksdb_export_import_files_metadata_destroy(rocksdb_export_import_files_metadata_t* export_import_files_metadata);
 rocksdb_column_family_metadata_t* rocksdb_get_column_family_metadata_cf(rocksdb_t* db, rocksdb_column_family_handle_t* column_family);
+/* options: may be null */
 rocksdb_column_family_metadata_t* rocksdb_get_column_family_metadata_cf_with_options(rocksdb_t* db, rocksdb_column_family_handle_t* column_family, const rocksdb_column_family_metadata_options_t* options);
 void rocksdb_column_family_metadata_destroy(rocksdb_column_family_metadata_t* cf_meta);
 uint64_t rocksdb_column_family_metadata_get_size(rocksdb_column_family_metadata_t* cf_meta);
@@ -1479,8 +1529,10 @@ rocksdb_iterator_t* rocksdb_transaction_create_iterator(rocksdb_transaction_t* t
 rocksdb_iterator_t* rocksdb_transaction_create_iterator_cf(rocksdb_transaction_t* txn, const rocksdb_readoptions_t* options, rocksdb_column_family_handle_t* column_family);
 rocksdb_iterator_t* rocksdb_transactiondb_create_iterator(rocksdb_transactiondb_t* txn_db, const rocksdb_readoptions_t* options);
 rocksdb_iterator_t* rocksdb_transactiondb_create_iterator_cf(rocksdb_transactiondb_t* txn_db, const rocksdb_readoptions_t* options, rocksdb_column_family_handle_t* column_family);
+/* txn_db: given away */
 void rocksdb_transactiondb_close(rocksdb_transactiondb_t* txn_db);
 void rocksdb_transactiondb_flush_cfs(rocksdb_transactiondb_t* txn_db, const rocksdb_flushoptions_t* options, rocksdb_column_family_handle_t** column_families, int num_column_families, char** errptr);
+/* options: may be null */
 void rocksdb_transactiondb_flush_wal_with_options(rocksdb_transactiondb_t* txn_db, const rocksdb_flushwaloptions_t* options, char** errptr);
 rocksdb_checkpoint_t* rocksdb_transactiondb_checkpoint_object_create(rocksdb_transactiondb_t* txn_db, char** errptr);
 rocksdb_optimistictransactiondb_t* rocksdb_optimistictransactiondb_open(const rocksdb_options_t* options, const char* name, char** errptr);
@@ -1491,6 +1543,7 @@ rocksdb_t* rocksdb_optimistictransactiondb_get_base_db(rocksdb_optimistictransac
 void rocksdb_optimistictransactiondb_close_base_db(rocksdb_t* base_db);
 rocksdb_transaction_t* rocksdb_optimistictransaction_begin(rocksdb_optimistictransactiondb_t* otxn_db, const rocksdb_writeoptions_t* write_options, const rocksdb_optimistictransaction_options_t* otxn_options, rocksdb_transaction_t* old_txn);
 void rocksdb_optimistictransactiondb_write(rocksdb_optimistictransactiondb_t* otxn_db, const rocksdb_writeoptions_t* options, rocksdb_writebatch_t* batch, char** errptr);
+/* otxn_db: given away */
 void rocksdb_optimistictransactiondb_close(rocksdb_optimistictransactiondb_t* otxn_db);
 rocksdb_checkpoint_t* rocksdb_optimistictransactiondb_checkpoint_object_create(rocksdb_optimistictransactiondb_t* otxn_db, char** errptr);
 rocksdb_transactiondb_options_t* rocksdb_transactiondb_options_create(void);
@@ -1511,6 +1564,7 @@ void rocksdb_free(void* ptr);
 rocksdb_pinnableslice_t* rocksdb_get_pinned(rocksdb_t* db, const rocksdb_readoptions_t* options, const char* key, size_t keylen, char** errptr);
 rocksdb_pinnableslice_t* rocksdb_get_pinned_cf(rocksdb_t* db, const rocksdb_readoptions_t* options, rocksdb_column_family_handle_t* column_family, const char* key, size_t keylen, char** errptr);
 void rocksdb_pinnableslice_destroy(rocksdb_pinnableslice_t* v);
+/* t: may be null */
 const char* rocksdb_pinnableslice_value(const rocksdb_pinnableslice_t* t, size_t* vlen);
 rocksdb_memory_consumers_t* rocksdb_memory_consumers_create(void);
 void rocksdb_memory_consumers_add_db(rocksdb_memory_consumers_t* consumers, rocksdb_t* db);
@@ -1551,13 +1605,17 @@ void rocksdb_wait_for_compact_options_set_timeout(rocksdb_wait_for_compact_optio
 uint64_t rocksdb_wait_for_compact_options_get_timeout(rocksdb_wait_for_compact_options_t* opt);
 rocksdb_pinnable_handle_t* rocksdb_get_pinned_v2(rocksdb_t* db, const rocksdb_readoptions_t* options, const char* key, size_t keylen, char** errptr);
 rocksdb_pinnable_handle_t* rocksdb_get_pinned_cf_v2(rocksdb_t* db, const rocksdb_readoptions_t* options, rocksdb_column_family_handle_t* column_family, const char* key, size_t keylen, char** errptr);
+/* handle: may be null */
 const char* rocksdb_pinnable_handle_get_value(const rocksdb_pinnable_handle_t* handle, size_t* vallen);
 void rocksdb_pinnable_handle_destroy(rocksdb_pinnable_handle_t* handle);
 unsigned char rocksdb_get_into_buffer(rocksdb_t* db, const rocksdb_readoptions_t* options, const char* key, size_t keylen, char* buffer, size_t buffer_size, size_t* vallen, unsigned char* found, char** errptr);
 unsigned char rocksdb_get_into_buffer_cf(rocksdb_t* db, const rocksdb_readoptions_t* options, rocksdb_column_family_handle_t* column_family, const char* key, size_t keylen, char* buffer, size_t buffer_size, size_t* vallen, unsigned char* found, char** errptr);
+/* scheduled_job_id: may be null */
 rocksdb_compactionservice_scheduleresponse_t* rocksdb_compactionservice_scheduleresponse_create(const char* scheduled_job_id, int status, char** errptr);
 rocksdb_compactionservice_scheduleresponse_t* rocksdb_compactionservice_scheduleresponse_create_with_status(int status, char** errptr);
+/* response: may be null */
 int rocksdb_compactionservice_scheduleresponse_getstatus(const rocksdb_compactionservice_scheduleresponse_t* response);
+/* response: may be null */
 const char* rocksdb_compactionservice_scheduleresponse_get_scheduled_job_id(const rocksdb_compactionservice_scheduleresponse_t* response, size_t* len);
 void rocksdb_compactionservice_scheduleresponse_t_destroy(rocksdb_compactionservice_scheduleresponse_t* response);
 const char* rocksdb_compactionservice_jobinfo_t_get_db_name(const rocksdb_compactionservice_jobinfo_t* info, size_t* len);
@@ -1574,30 +1632,44 @@ unsigned char rocksdb_compactionservice_jobinfo_t_is_full_compaction(const rocks
 unsigned char rocksdb_compactionservice_jobinfo_t_is_manual_compaction(const rocksdb_compactionservice_jobinfo_t* info);
 unsigned char rocksdb_compactionservice_jobinfo_t_is_bottommost_level(const rocksdb_compactionservice_jobinfo_t* info);
 rocksdb_compactionservice_t* rocksdb_compactionservice_create(void* state, void (*destructor)(void*), rocksdb_compaction_service_schedule_cb schedule, const char* name, rocksdb_compaction_service_wait_cb wait, rocksdb_compaction_service_cancel_awaiting_jobs_cb cancel_awaiting_jobs, rocksdb_compaction_service_on_installation_cb on_installation);
+/* service: given away */
 void rocksdb_options_set_compaction_service(rocksdb_options_t* options, rocksdb_compactionservice_t* service);
 rocksdb_compaction_service_options_override_t* rocksdb_compaction_service_options_override_create(void);
+/* option: may be null */
 rocksdb_compaction_service_options_override_t* rocksdb_compaction_service_options_override_create_from_options(rocksdb_options_t* option);
 void rocksdb_compaction_service_options_override_destroy(rocksdb_compaction_service_options_override_t* override_options);
 void rocksdb_compaction_service_options_override_set_env(rocksdb_compaction_service_options_override_t* override_options, rocksdb_env_t* env);
+/* comparator: may be null */
 void rocksdb_compaction_service_options_override_set_comparator(rocksdb_compaction_service_options_override_t* override_options, rocksdb_comparator_t* comparator);
+/* merge_operator: given away */
 void rocksdb_compaction_service_options_override_set_merge_operator(rocksdb_compaction_service_options_override_t* override_options, rocksdb_mergeoperator_t* merge_operator);
+/* compaction_filter: may be null */
 void rocksdb_compaction_service_options_override_set_compaction_filter(rocksdb_compaction_service_options_override_t* override_options, rocksdb_compactionfilter_t* compaction_filter);
+/* compaction_filter_factory: given away */
 void rocksdb_compaction_service_options_override_set_compaction_filter_factory(rocksdb_compaction_service_options_override_t* override_options, rocksdb_compactionfilterfactory_t* compaction_filter_factory);
+/* prefix_extractor: given away */
 void rocksdb_compaction_service_options_override_set_prefix_extractor(rocksdb_compaction_service_options_override_t* override_options, rocksdb_slicetransform_t* prefix_extractor);
 void rocksdb_compaction_service_options_override_set_block_based_table_factory(rocksdb_compaction_service_options_override_t* override_options, rocksdb_block_based_table_options_t* table_options);
 void rocksdb_compaction_service_options_override_set_cuckoo_table_factory(rocksdb_compaction_service_options_override_t* override_options, rocksdb_cuckoo_table_options_t* table_options);
+/* event_listener: given away */
 void rocksdb_compaction_service_options_override_add_event_listener(rocksdb_compaction_service_options_override_t* override_options, rocksdb_eventlistener_t* event_listener);
 void rocksdb_compaction_service_options_override_set_statistics(rocksdb_compaction_service_options_override_t* override_options, rocksdb_options_t* options);
+/* logger: may be null */
 void rocksdb_compaction_service_options_override_set_info_log(rocksdb_compaction_service_options_override_t* override_options, rocksdb_logger_t* logger);
+/* key, value: may be null */
 void rocksdb_compaction_service_options_override_set_option(rocksdb_compaction_service_options_override_t* override_options, const char* key, const char* value);
+/* factory: may be null */
 void rocksdb_compaction_service_options_override_set_file_checksum_gen_factory(rocksdb_compaction_service_options_override_t* override_options, rocksdb_file_checksum_gen_factory_t* factory);
+/* factory: may be null */
 void rocksdb_compaction_service_options_override_set_sst_partitioner_factory(rocksdb_compaction_service_options_override_t* override_options, rocksdb_sst_partitioner_factory_t* factory);
+/* factory: may be null */
 void rocksdb_compaction_service_options_override_add_table_properties_collector_factory(rocksdb_compaction_service_options_override_t* override_options, rocksdb_table_properties_collector_factory_t* factory);
 unsigned char* rocksdb_open_and_compact_canceled_create(void);
 void rocksdb_open_and_compact_canceled_destroy(unsigned char* canceled);
 void rocksdb_open_and_compact_canceled_set(unsigned char* canceled, unsigned char value);
 rocksdb_open_and_compact_options_t* rocksdb_open_and_compact_options_create(void);
 void rocksdb_open_and_compact_options_destroy(rocksdb_open_and_compact_options_t* options);
+/* canceled: may be null */
 void rocksdb_open_and_compact_options_set_canceled(rocksdb_open_and_compact_options_t* options, unsigned char* canceled);
 void rocksdb_open_and_compact_options_set_allow_resumption(rocksdb_open_and_compact_options_t* options, unsigned char allow_resumption);
 char* rocksdb_open_and_compact(const char* db_path, const char* output_directory, const char* input, size_t input_len, size_t* output_len, const rocksdb_compaction_service_options_override_t* override_options, char** errptr);
