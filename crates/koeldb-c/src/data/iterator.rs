@@ -22,7 +22,7 @@ use crate::settings::read::ReadOptions;
 )]
 enum Scan {
     /// Over a column family.
-    Family(DbCursor),
+    Family(DbCursor, ColumnFamily),
     /// Over a column family and the changes of a batch or a transaction.
     Batch(BatchCursor),
 }
@@ -42,7 +42,7 @@ pub(crate) struct Cursor {
 macro_rules! on {
     ($scan:expr, $cursor:ident => $does:expr) => {
         match $scan {
-            Scan::Family($cursor) => $does,
+            Scan::Family($cursor, _) => $does,
             Scan::Batch($cursor) => $does,
         }
     };
@@ -61,11 +61,27 @@ impl From<BatchCursor> for Cursor {
 }
 
 impl Cursor {
+    /// Adds the changes of a batch to an iterator over a column family; `options` bound the batch's keys.
+    ///
+    /// An iterator that has changes of a batch already stays as it is: RocksDB has none such.
+    pub(crate) fn with_batch(
+        self,
+        batch: &koeldb::WriteBatchWithIndex,
+        options: &koeldb::ReadOptions,
+    ) -> Self {
+        match self.scan {
+            Scan::Family(cursor, family) => {
+                Cursor::from(batch.cursor_over(&family, cursor, options))
+            }
+            Scan::Batch(_) => self,
+        }
+    }
+
     /// Creates an iterator without a position.
     pub(crate) fn new(family: &ColumnFamily, options: &koeldb::ReadOptions) -> Self {
         let shows_versions = options.get_iter_start_ts().is_some();
         Cursor {
-            scan: Scan::Family(family.cursor_opt(options)),
+            scan: Scan::Family(family.cursor_opt(options), family.clone()),
             has_times: shows_versions || options.get_timestamp().is_some(),
             shows_versions,
             internal_key: OnceCell::new(),
@@ -132,7 +148,7 @@ impl Cursor {
     #[inline]
     pub(crate) fn key(&self) -> Option<&[u8]> {
         match &self.scan {
-            Scan::Family(cursor) if self.shows_versions => {
+            Scan::Family(cursor, _) if self.shows_versions => {
                 let copy = || cursor.internal_key().unwrap_or_default();
                 cursor
                     .valid()
@@ -150,7 +166,7 @@ impl Cursor {
 
     /// Returns the timestamp; `None` if keys have none.
     pub(crate) fn timestamp(&self) -> Option<&[u8]> {
-        let Scan::Family(cursor) = &self.scan else {
+        let Scan::Family(cursor, _) = &self.scan else {
             return None;
         };
         let timestamp = cursor.timestamp()?;
@@ -183,7 +199,7 @@ impl Cursor {
     fn refresh(&mut self) -> Result<(), Failure> {
         self.leave();
         match &mut self.scan {
-            Scan::Family(cursor) => Ok(cursor.refresh_to_latest()?),
+            Scan::Family(cursor, _) => Ok(cursor.refresh_to_latest()?),
             Scan::Batch(_) => Err(Failure::unserved("Refresh() of an iterator over a batch")),
         }
     }

@@ -159,3 +159,8 @@ pub(crate) mod file_manager {
 
     pub(crate) use koeldb::SstFileManager as Files;
 }
+
+/// Creates a directory of an environment, and those above it; fails for none that exists.
+pub(crate) fn create_directory(env: &koeldb::Env, path: &std::ffi::CStr) -> koeldb::Result<()> {
+    env.file_system().create_dir_all(crate::memory::path(path))
+}

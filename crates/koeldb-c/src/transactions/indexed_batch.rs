@@ -1,5 +1,6 @@
 //! Indexed batches, which are read before they are written.
 
+use crate::data::iterator::Cursor;
 use koeldb::{BatchEntry, ColumnFamily, Db, PinnedSlice, WriteBatchWithIndex, WriteOptions};
 
 use crate::boundary::Failure;
@@ -151,4 +152,37 @@ pub(crate) fn write(
     batch: &mut IndexedBatch,
 ) -> koeldb::Result<()> {
     db.write_opt(batch.inner.batch(), options).map(drop)
+}
+
+/// Adds the changes of a batch to an iterator, which is given away.
+pub(crate) fn over(batch: &mut IndexedBatch, base: Cursor) -> Cursor {
+    base.with_batch(&batch.inner, &koeldb::ReadOptions::new())
+}
+
+/// Like [`over`]; the options bound the keys of the batch.
+pub(crate) fn over_with(
+    batch: &mut IndexedBatch,
+    base: Cursor,
+    options: &crate::settings::read::ReadOptions,
+) -> Cursor {
+    base.with_batch(&batch.inner, &options.inner)
+}
+
+/// Like [`over`], for a column family: that of the iterator.
+pub(crate) fn over_family(
+    batch: &mut IndexedBatch,
+    base: Cursor,
+    _: &koeldb::ColumnFamily,
+) -> Cursor {
+    over(batch, base)
+}
+
+/// Like [`over_with`], for a column family: that of the iterator.
+pub(crate) fn over_family_with(
+    batch: &mut IndexedBatch,
+    base: Cursor,
+    _: &koeldb::ColumnFamily,
+    options: &crate::settings::read::ReadOptions,
+) -> Cursor {
+    over_with(batch, base, options)
 }

@@ -15,7 +15,7 @@ use super::index::{Index, Operation};
 use super::view::{Base, Effect, View, bare_key, effect};
 use crate::api::column_family::ColumnFamily;
 use crate::batch::{BatchEntry, WriteBatch, entry_at};
-use crate::read::ReadOptions;
+use crate::read::{DbCursor, ReadOptions};
 
 /// The result of a lookup of a key in an indexed batch alone, without the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -554,6 +554,20 @@ impl WriteBatchWithIndex {
     #[must_use]
     pub fn cursor_opt(&self, family: &ColumnFamily, options: &ReadOptions) -> BatchCursor {
         BatchCursor::new(family, options, self.view(family))
+    }
+
+    /// Creates a cursor over `database`, a cursor over `family`, as if the batch was written.
+    ///
+    /// `database` keeps its snapshot and its bounds; it must lend values
+    /// ([`ReadOptions::set_keys_only`]). The bounds of `options` limit the keys of the batch.
+    #[must_use]
+    pub fn cursor_over(
+        &self,
+        family: &ColumnFamily,
+        database: DbCursor,
+        options: &ReadOptions,
+    ) -> BatchCursor {
+        BatchCursor::over(family, options, database, self.view(family))
     }
 
     /// Returns the operations on `family` sorted by key, from a cache while the batch is unchanged.

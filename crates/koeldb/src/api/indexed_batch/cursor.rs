@@ -54,19 +54,25 @@ pub struct BatchCursor {
 
 impl BatchCursor {
     pub(super) fn new(family: &ColumnFamily, options: &ReadOptions, view: Arc<View>) -> Self {
+        let mut own = options.clone();
+        own.set_prefix_same_as_start(false);
+        // Operands of the batch are merged with them.
+        own.set_keys_only(false).set_allow_unprepared_value(false);
+        BatchCursor::over(family, options, family.cursor_opt(&own), view)
+    }
+
+    /// Creates a cursor over an existing one; `options` have the bounds of the batch's keys.
+    pub(super) fn over(
+        family: &ColumnFamily,
+        options: &ReadOptions,
+        database: DbCursor,
+        view: Arc<View>,
+    ) -> Self {
         BatchCursor {
             family: family.clone(),
             options: options.clone(),
             bounds: options.bounds(),
-            database: {
-                let mut options = options.clone();
-                options.set_prefix_same_as_start(false);
-                // Operands of the batch are merged with them.
-                options
-                    .set_keys_only(false)
-                    .set_allow_unprepared_value(false);
-                family.cursor_opt(&options)
-            },
+            database,
             visible: 0..view.len(),
             prefix: None,
             view,
