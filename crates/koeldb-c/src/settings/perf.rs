@@ -1,10 +1,26 @@
 //! Counts and times of the operations of the calling thread.
 
+use std::cell::Cell;
+
 use koeldb::perf::{self, PerfContext, PerfLevel};
 
 /// The metrics of the thread that asks (`rocksdb_perfcontext_t`).
-#[derive(Default)]
 pub(crate) struct ThreadMetrics;
+
+thread_local! {
+    /// Whether the program has chosen what the thread measures.
+    static IS_CHOSEN: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Default for ThreadMetrics {
+    /// Counts from now on, as threads of RocksDB do unless a program says otherwise.
+    fn default() -> Self {
+        if !IS_CHOSEN.get() {
+            perf::set_level(PerfLevel::EnableCount);
+        }
+        ThreadMetrics
+    }
+}
 
 /// The names of the metrics by their numbers in C.
 const METRICS: &[&str] = &[
@@ -96,6 +112,7 @@ const METRICS: &[&str] = &[
 
 /// Sets what the calling thread measures, by the numbers of RocksDB's levels.
 pub(crate) fn set_level(level: i32) {
+    IS_CHOSEN.set(true);
     perf::set_level(match level {
         ..=1 => PerfLevel::Disable,
         2 => PerfLevel::EnableCount,

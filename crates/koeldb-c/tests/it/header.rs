@@ -53,7 +53,11 @@ fn header(abi: &Abi) -> String {
         let _ = writeln!(out, "  {name} = {value},");
     }
     out.push_str("};\n\n");
-    for function in abi.functions.iter().filter(|function| function.name.starts_with("rocksdb_")) {
+    for function in abi
+        .functions
+        .iter()
+        .filter(|function| function.name.starts_with("rocksdb_"))
+    {
         let parameters: Vec<String> = function.parameters.iter().map(parameter).collect();
         let parameters = match parameters.is_empty() {
             true => "void".to_owned(),

@@ -11,7 +11,10 @@ fn library() -> PathBuf {
 
 /// The library that `cargo test` built.
 pub(crate) fn library_path() -> PathBuf {
-    library().join(format!("lib{}.so", env!("CARGO_PKG_NAME").replace('-', "_")))
+    library().join(format!(
+        "lib{}.so",
+        env!("CARGO_PKG_NAME").replace('-', "_")
+    ))
 }
 
 /// Returns whether there is a C compiler; says so if there is none.
@@ -44,11 +47,7 @@ fn run(name: &str) {
         .unwrap();
     assert!(compiled.success());
     // What the program records is the soname.
-    std::os::unix::fs::symlink(
-        library_path(),
-        scratch.path().join("libkoeldb.so.0"),
-    )
-    .unwrap();
+    std::os::unix::fs::symlink(library_path(), scratch.path().join("libkoeldb.so.0")).unwrap();
     let ran = Command::new(&program)
         .current_dir(scratch.path())
         .env("LD_LIBRARY_PATH", scratch.path())

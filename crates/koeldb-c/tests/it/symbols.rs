@@ -35,7 +35,10 @@ fn the_symbols_are_the_functions_of_the_table() {
 fn coverage_by_tier() {
     let abi = Abi::read(Path::new("abi"));
     for tier in ["T0", "T1", "T2", "T3", "T4", "T5"] {
-        let of_tier = abi.functions.iter().filter(|function| function.tier == tier);
+        let of_tier = abi
+            .functions
+            .iter()
+            .filter(|function| function.tier == tier);
         let does: Vec<&str> = of_tier.map(|function| function.does.0.as_str()).collect();
         let count = |words: &[&str]| does.iter().filter(|does| words.contains(does)).count();
         println!(
