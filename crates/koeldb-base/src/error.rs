@@ -328,7 +328,7 @@ impl Error {
         self.inner.file.as_ref()
     }
 
-    /// What the user can do about the error: a short sentence, if there is something to say.
+    /// Advice on the error, one short sentence; `None` if there is none.
     #[must_use]
     pub fn advice(&self) -> Option<&str> {
         self.inner.advice.as_deref()

@@ -1,4 +1,4 @@
-//! What to do about failures of the operating system and about damaged files, in one sentence each.
+//! Advice on failures of the operating system and on damaged files, one sentence each.
 //!
 //! Other advice is given where its error is made ([`Error::with_advice`]).
 //!

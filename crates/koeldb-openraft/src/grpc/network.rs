@@ -144,8 +144,10 @@ where
 /// An error of a call to another node, as openraft wants it.
 type CallError<E> = RPCError<u64, BasicNode, E>;
 
-/// A failed call. openraft repeats calls at once after all other kinds of errors, and so keeps both nodes
-/// busy while one of them cannot serve.
+/// Returns the error of a failed call, of the only kind after which openraft pauses.
+///
+/// It repeats calls immediately after all other kinds, and keeps both nodes busy while one of them
+/// cannot serve.
 fn failed<E: std::error::Error>(error: impl Display) -> CallError<E> {
     RPCError::Unreachable(unreachable(error))
 }

@@ -1,4 +1,4 @@
-//! What a node answers to others and to clients.
+//! The calls that a node serves, from other nodes and from clients.
 
 use std::sync::Arc;
 

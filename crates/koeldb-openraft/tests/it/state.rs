@@ -289,7 +289,7 @@ fn a_snapshot_that_is_installed_wins_against_one_that_is_being_built() {
     assert_eq!(disk.names("/target/snapshots").len(), 1);
 }
 
-/// A node that is shut down may be started again at once, in the same process.
+/// A node that is shut down may be started again immediately, in the same process.
 #[test]
 fn a_state_is_closed_when_its_installation_has_ended() {
     let source_disk = Disk::new();

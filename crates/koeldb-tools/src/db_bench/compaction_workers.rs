@@ -105,7 +105,7 @@ impl CompactionWorkers {
             total.bytes += jobs.bytes;
         }
         if let Some(store) = &self.own_store {
-            // What is left there is of no use.
+            // The finished jobs are obsolete.
             let _ = small_file::remove_dir_all(&PosixFileSystem::new(), store);
         }
         println!(

@@ -415,7 +415,7 @@ impl Way {
             number,
         } = &self.network;
         let exchange = async {
-            // openraft repeats at once what has failed, so failures take time.
+            // openraft repeats failed calls immediately, so failures take time.
             pause(1).await;
             let receiver = world.carry((*from, *number), self.to).await;
             let receiver = receiver.ok_or(Failed::Lost)?;

@@ -104,7 +104,7 @@ fn options(flags: &Flags) -> Result<Options, String> {
     Ok(options)
 }
 
-/// What becomes of a flag that is given another value than its default.
+/// The effect of a flag whose value is not its default.
 #[derive(Debug, PartialEq, Eq)]
 enum Fate {
     /// It changes options that the engine reads, or is read by this program itself.
