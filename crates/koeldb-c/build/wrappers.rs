@@ -94,11 +94,11 @@ fn returned_length(function: &Function) -> Option<&str> {
     if !matches!(function.returns.as_str(), "char*" | "const char*") {
         return None;
     }
-    let lengths = function
+    let mut lengths = function
         .parameters
         .iter()
         .filter(|parameter| parameter.c_type == "size_t*");
-    lengths.last().map(|parameter| parameter.name.as_str())
+    lengths.next_back().map(|parameter| parameter.name.as_str())
 }
 
 /// Converts the parameters to the arguments of a safe function.
@@ -228,6 +228,7 @@ fn body(abi: &Abi, function: &Function) -> String {
 pub(crate) fn generate(abi: &Abi) -> String {
     let mut out = String::from(
         "use std::ffi::{c_char, c_void};\nuse crate::{boundary, handle, memory};\n\
+         #[allow(dead_code, reason = \"one is declared for C alone\")]\n\
          #[expect(non_camel_case_types, reason = \"names of C\")]\npub(crate) mod callbacks {\nuse std::ffi::{c_char, c_void};\n",
     );
     for (name, signature) in &abi.callbacks {

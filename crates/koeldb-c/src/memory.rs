@@ -115,27 +115,6 @@ pub(crate) unsafe fn array<'a, T>(
     Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
 }
 
-/// Returns the elements of an array to write to; a null pointer has none.
-///
-/// # Safety
-/// There are `count` initialized elements, which outlive `'a` and that nobody else uses.
-pub(crate) unsafe fn array_mut<'a, T>(
-    pointer: *mut T,
-    count: usize,
-    name: &str,
-) -> Result<&'a mut [T], Failure> {
-    if count == 0 {
-        return Ok(&mut []);
-    }
-    if pointer.is_null() {
-        return Err(Failure::argument(format!(
-            "{name} is null, and has {count} elements"
-        )));
-    }
-    // SAFETY: it is not null, and the caller promises the rest.
-    Ok(unsafe { std::slice::from_raw_parts_mut(pointer, count) })
-}
-
 /// Returns the text of a pointer.
 ///
 /// # Safety
@@ -202,6 +181,10 @@ impl<T: AsRef<[u8]>> GivenBytes for Option<T> {
 ///
 /// # Safety
 /// `length` is null or may be written.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "generated functions pass what the safe ones return"
+)]
 pub(crate) unsafe fn give_bytes(bytes: impl GivenBytes, length: *mut usize) -> *mut c_char {
     let (copy, count) = bytes.give();
     // SAFETY: promised by the caller.

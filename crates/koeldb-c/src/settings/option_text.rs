@@ -152,6 +152,10 @@ fn names(option: &str) -> Option<&'static [&'static str]> {
 }
 
 /// Sets an option; a value that the engine refuses fails the next open.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "generated functions pass numbers, flags and texts alike"
+)]
 pub(crate) fn set<N: Named, V: Value>(target: &mut N, name: &str, value: V) {
     target.set_text(name, &value.text(name));
 }
