@@ -32,7 +32,8 @@ impl Default for Options {
 }
 
 impl From<koeldb::Options> for Options {
-    fn from(inner: koeldb::Options) -> Self {
+    fn from(mut inner: koeldb::Options) -> Self {
+        inner.set_creates_beside_files(true);
         Options {
             inner,
             failure: None,

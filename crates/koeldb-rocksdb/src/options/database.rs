@@ -36,11 +36,7 @@ impl Default for Options {
     fn default() -> Self {
         let mut inner = koeldb::Options::new();
         inner.set_block_based_table_factory(&BlockBasedOptions::default().inner);
-        Options {
-            inner,
-            failure: None,
-            logger: None,
-        }
+        Options::of_engine(inner)
     }
 }
 
@@ -88,10 +84,12 @@ impl Options {
     }
 
     /// Wraps the engine's options.
-    pub(crate) fn of_engine(inner: koeldb::Options) -> Self {
+    pub(crate) fn of_engine(mut inner: koeldb::Options) -> Self {
+        inner.set_creates_beside_files(true);
         Options {
             inner,
-            ..Options::default()
+            failure: None,
+            logger: None,
         }
     }
 
