@@ -5,6 +5,10 @@
 
 #![expect(unsafe_code, reason = "the pointers are the caller's")]
 
+use std::alloc::Layout;
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
 use crate::boundary::Failure;
 
 /// An object of C.
@@ -18,6 +22,56 @@ pub(crate) struct Handle<T> {
 pub(crate) struct Missing(());
 
 const DESTROYED: &str = "an object that was destroyed";
+
+/// Objects that were destroyed in a debug build, oldest first: their memory keeps the note of it.
+static DESTROYED_OBJECTS: Mutex<VecDeque<Destroyed>> = Mutex::new(VecDeque::new());
+
+/// The number of such objects.
+const DESTROYED_COUNT_MAX: usize = 4096;
+
+/// The memory of an object that was destroyed.
+struct Destroyed {
+    pointer: *mut u8,
+    layout: Layout,
+}
+
+// SAFETY: nobody else uses the memory.
+unsafe impl Send for Destroyed {}
+
+impl Drop for Destroyed {
+    fn drop(&mut self) {
+        // SAFETY: the memory is that of a box, whose value was moved out.
+        unsafe { std::alloc::dealloc(self.pointer, self.layout) };
+    }
+}
+
+/// Moves the object out of a handle, whose memory stays a while in debug builds.
+///
+/// # Safety
+/// The pointer is from [`give`], and is not used again.
+unsafe fn unbox<T>(pointer: *mut Handle<T>) -> T {
+    if !cfg!(debug_assertions) {
+        // SAFETY: promised by the caller.
+        return unsafe { Box::from_raw(pointer) }.value;
+    }
+    // SAFETY: promised by the caller.
+    unsafe { &*pointer }.check();
+    // SAFETY: the value is moved out once: a second time fails the check.
+    let value = unsafe { (&raw const (*pointer).value).read() };
+    // SAFETY: promised by the caller.
+    unsafe { (&raw mut (*pointer).type_name).write(DESTROYED) };
+    let mut destroyed = DESTROYED_OBJECTS
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    destroyed.push_back(Destroyed {
+        pointer: pointer.cast(),
+        layout: Layout::new::<Handle<T>>(),
+    });
+    if destroyed.len() > DESTROYED_COUNT_MAX {
+        destroyed.pop_front();
+    }
+    value
+}
 
 impl<T> Handle<T> {
     pub(crate) fn new(value: T) -> Self {
@@ -118,10 +172,8 @@ pub(crate) unsafe fn take_optional<T>(pointer: *mut Handle<T>) -> Option<T> {
     if pointer.is_null() {
         return None;
     }
-    // SAFETY: it is not null, and from `give`.
-    let handle = unsafe { Box::from_raw(pointer) };
-    handle.check();
-    Some(handle.value)
+    // SAFETY: it is not null, and the caller promises the rest.
+    Some(unsafe { unbox(pointer) })
 }
 
 /// Destroys an object; null is permitted.
@@ -133,8 +185,10 @@ pub(crate) unsafe fn destroy<T>(pointer: *const Handle<T>) {
     if pointer.is_null() {
         return;
     }
-    // SAFETY: it is not null, and from `give`.
-    let mut handle = unsafe { Box::from_raw(pointer) };
-    handle.check();
-    handle.type_name = DESTROYED;
+    match cfg!(debug_assertions) {
+        // SAFETY: it is not null, and the caller promises the rest.
+        true => drop(unsafe { unbox(pointer) }),
+        // SAFETY: it is not null, and the caller promises the rest.
+        false => drop(unsafe { Box::from_raw(pointer) }),
+    }
 }

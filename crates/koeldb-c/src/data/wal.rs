@@ -5,9 +5,7 @@
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
 
-use koeldb::{
-    Db, Error, ErrorKind, LogFile, TailOptions, UpdateBatch, UpdateIterator, WriteBatch,
-};
+use koeldb::{Db, Error, ErrorKind, LogFile, TailOptions, UpdateBatch, UpdateIterator, WriteBatch};
 
 use crate::boundary::Failure;
 use crate::data::call_options::LogReadOptions;
@@ -67,9 +65,9 @@ impl Updates {
     /// Returns the error that ended the iterator.
     pub(crate) fn status(&self) -> Result<(), Failure> {
         match &self.failure {
-            Some(error) if error.kind() == ErrorKind::Incomplete => {
-                Err(Failure::Text("NotFound: Gap in sequence numbers".to_owned()))
-            }
+            Some(error) if error.kind() == ErrorKind::Incomplete => Err(Failure::Text(
+                "NotFound: Gap in sequence numbers".to_owned(),
+            )),
             Some(error) => Err(error.clone().into()),
             None => Ok(()),
         }

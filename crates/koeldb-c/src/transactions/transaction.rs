@@ -105,7 +105,7 @@ fn given<T>(object: Result<T, Failure>) -> T {
 /// The rules of C.
 pub(crate) unsafe fn begin(
     db: *mut Handle<Db>,
-    write: *const Handle<WriteOptions>,
+    write: *const Handle<crate::settings::write::WriteOptions>,
     options: *const Handle<TransactionOptions>,
     old: *mut Handle<Transaction>,
 ) -> *mut Handle<Transaction> {
@@ -125,7 +125,7 @@ pub(crate) unsafe fn begin(
 /// The rules of C.
 pub(crate) unsafe fn begin_optimistic(
     db: *mut Handle<Db>,
-    write: *const Handle<WriteOptions>,
+    write: *const Handle<crate::settings::write::WriteOptions>,
     options: *const Handle<OptimisticOptions>,
     old: *mut Handle<Transaction>,
 ) -> *mut Handle<Transaction> {

@@ -77,6 +77,31 @@ fn the_family_nearest_to_a_stop_is_compacted_first() {
 }
 
 #[test]
+fn no_job_starts_while_background_work_is_paused() {
+    let scheduled = Scheduled::new(1);
+    let family = scheduled.family("family", 1000);
+    flush(&family, 3);
+    scheduled.db.pause_background_work().unwrap();
+    scheduled.db.pause_background_work().unwrap();
+    compact_from_now_on(&family);
+    while scheduled.env.step() {}
+    scheduled.db.continue_background_work().unwrap();
+    while scheduled.env.step() {}
+    // Calls flush by themselves.
+    flush(&family, 1);
+    assert!(scheduled.compacted.lock().unwrap().is_empty());
+    scheduled.db.continue_background_work().unwrap();
+    while scheduled.env.step() {}
+    assert_eq!(*scheduled.compacted.lock().unwrap(), ["family"]);
+    let error = scheduled.db.continue_background_work().unwrap_err();
+    assert_eq!(error.kind(), koeldb::ErrorKind::InvalidArgument);
+    // A close does not wait for the end of a pause.
+    scheduled.db.pause_background_work().unwrap();
+    scheduled.db.put("key", "value").unwrap();
+    scheduled.db.close().unwrap();
+}
+
+#[test]
 fn the_runs_of_all_levels_bring_a_universal_family_nearer_to_a_stop() {
     for seed in 1..=8 {
         let scheduled = Scheduled::new(seed);

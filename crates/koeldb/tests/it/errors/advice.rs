@@ -172,9 +172,9 @@ fn another_comparator() {
     assert_refused(
         &Options::new(),
         dir.path(),
-        "Invalid argument: column family 'default': leveldb.BytewiseComparator: does not match \
+        "Invalid argument: leveldb.BytewiseComparator: does not match \
          existing comparator rocksdb.ReverseBytewiseComparator; \
-         set the comparator of the column family to rocksdb.ReverseBytewiseComparator",
+         set the comparator of column family 'default' to rocksdb.ReverseBytewiseComparator",
     );
 }
 
@@ -447,6 +447,7 @@ fn databases_and_backups_confused() {
     drop(Db::open(&beside, dir.join("backups")).unwrap());
     let backups = BackupEngine::open(dir.join("backups"), &how).unwrap();
     assert_eq!(backups.backups().len(), 1);
+    drop(backups);
     Db::destroy(&creating(), dir.join("backups")).unwrap();
     let current = dir.join("backups/private/1/CURRENT");
     std::fs::write(current, "MANIFEST-123456\n").unwrap();
