@@ -120,3 +120,33 @@ fn keys_that_are_equal_in_different_bytes_are_refused_where_they_are_locked() {
         }
     }
 }
+
+#[test]
+fn a_transaction_that_was_not_committed_is_as_before() {
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .set_transactions(&TransactionDbOptions::new())
+        .set_env(&Env::mem_env());
+    let db = Db::open(&options, "/not-committed").unwrap();
+    let mut how = crate::TransactionOptions::new();
+    how.set_skip_prepare(false);
+    let mut transaction = db
+        .transaction_opt(&crate::WriteOptions::new(), &how)
+        .unwrap();
+    transaction.put("k", "1").unwrap();
+    for _ in 0..2 {
+        let error = transaction.try_commit().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    }
+    // The key is locked still.
+    assert!(db.transaction().put("k", "2").is_err());
+    transaction.prepare("name").unwrap().commit().unwrap();
+    assert_eq!(db.get("k").unwrap().as_deref(), Some(&b"1"[..]));
+    let mut transaction = db.transaction();
+    transaction.put("k", "3").unwrap();
+    transaction.try_commit().unwrap();
+    let mut other = db.transaction();
+    other.put("k", "4").unwrap();
+    other.commit().unwrap();
+}
