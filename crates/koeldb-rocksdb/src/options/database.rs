@@ -36,7 +36,11 @@ impl Default for Options {
     fn default() -> Self {
         let mut inner = koeldb::Options::new();
         inner.set_block_based_table_factory(&BlockBasedOptions::default().inner);
-        Options::of_engine(inner)
+        Options {
+            inner,
+            failure: None,
+            logger: None,
+        }
     }
 }
 
@@ -84,12 +88,10 @@ impl Options {
     }
 
     /// Wraps the engine's options.
-    pub(crate) fn of_engine(mut inner: koeldb::Options) -> Self {
-        inner.set_creates_beside_files(true);
+    pub(crate) fn of_engine(inner: koeldb::Options) -> Self {
         Options {
             inner,
-            failure: None,
-            logger: None,
+            ..Options::default()
         }
     }
 

@@ -3,9 +3,10 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
+use koeldb::statistics::{Statistics, Ticker};
 use koeldb::{
     ColumnFamily, CompactRangeOptions, Comparator, ConfigOptions, Db, Options, ReadOptions,
-    Snapshot, Ticker,
+    Snapshot,
 };
 
 use crate::model::base_options;
@@ -203,7 +204,7 @@ fn filters_are_used_with_an_order_that_permits_hashes() {
             true => options.set_comparator(OwnBytewise),
             false => options.set_comparator(IgnoresCase),
         };
-        options.enable_statistics();
+        options.set_statistics(Statistics::new());
         let text = "block_based_table_factory={filter_policy=bloomfilter:10:false}";
         options.apply_str(text, &ConfigOptions::new()).unwrap();
         let db = Db::open(&options, "/filters").unwrap();
