@@ -7,10 +7,11 @@
 //! Rounds of all alternate, and the medians of their differences in the same round are printed. The
 //! functions are linked statically; a call into the shared library takes a jump more.
 //!
-//! Instructions are counted by callgrind, with fewer rounds:
+//! With `ONLY=engine`, `get` or `pinned` one of them runs alone, and with `ROUNDS` so many times: the
+//! instructions of a call are those that callgrind counts for more rounds, by their difference.
 //!
 //! ```sh
-//! ROUNDS=3 valgrind --tool=callgrind --toggle-collect='*round_of_*' BENCHMARK
+//! ONLY=get ROUNDS=101 valgrind --tool=callgrind BENCHMARK
 //! ```
 #![expect(unsafe_code, reason = "calls functions of C")]
 #![expect(
@@ -60,7 +61,7 @@ unsafe extern "C" {
     fn rocksdb_free(pointer: *mut c_void);
 }
 
-const KEYS: usize = 10_000;
+const KEYS: usize = 500;
 
 fn key(index: usize) -> [u8; 16] {
     let mut key = *b"key0000000000000";
@@ -140,11 +141,11 @@ fn median(mut times: Vec<f64>) -> f64 {
 
 fn main() {
     let dir = std::env::temp_dir().join(format!("koeldb-c-overhead-{}", std::process::id()));
-    let second = dir.join("second");
+    let (first, second) = (dir.join("first"), dir.join("second"));
     let keys: Vec<[u8; 16]> = (0..KEYS).map(key).collect();
     let mut options = koeldb::Options::new();
     options.create_if_missing(true);
-    let engine = koeldb::Db::open(&options, &dir).unwrap();
+    let engine = koeldb::Db::open(&options, &first).unwrap();
     for key in &keys {
         engine.put(key, [b'v'; 100]).unwrap();
     }
@@ -153,7 +154,7 @@ fn main() {
     engine.create_checkpoint(&second).unwrap();
     engine.close().unwrap();
     // Both read tables that another database wrote.
-    let engine = koeldb::Db::open(&options, &dir).unwrap();
+    let engine = koeldb::Db::open(&options, &first).unwrap();
     compare(&engine, &second, &keys);
     engine.close().unwrap();
     std::fs::remove_dir_all(&dir).unwrap();
@@ -169,13 +170,16 @@ fn compare(engine: &koeldb::Db, second: &Path, keys: &[[u8; 16]]) {
     let db = unsafe { rocksdb_open(options, path.as_ptr(), &raw mut error) };
     assert!(error.is_null());
     let opened = Opened { db, reading };
-    let rounds = std::env::var("ROUNDS").map_or(101, |text| text.parse().unwrap());
+    let rounds = std::env::var("ROUNDS").map_or(10_001, |text| text.parse().unwrap());
+    let only = std::env::var("ONLY").ok();
+    let runs = |name: &str| only.as_deref().is_none_or(|only| only == name);
     let mut times: [Vec<f64>; 3] = Default::default();
     let mut over: [Vec<f64>; 2] = Default::default();
     for _ in 0..rounds {
-        let of_engine = nanos(|| round_of_engine(engine, keys));
-        let of_get = nanos(|| round_of_get(&opened, keys));
-        let of_pinned = nanos(|| round_of_get_pinned(&opened, keys));
+        let timed = |name: &str, round: &dyn Fn()| if runs(name) { nanos(round) } else { 0.0 };
+        let of_engine = timed("engine", &|| round_of_engine(engine, keys));
+        let of_get = timed("get", &|| round_of_get(&opened, keys));
+        let of_pinned = timed("pinned", &|| round_of_get_pinned(&opened, keys));
         times[0].push(of_engine);
         times[1].push(of_get);
         times[2].push(of_pinned);

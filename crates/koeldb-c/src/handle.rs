@@ -74,6 +74,7 @@ unsafe fn unbox<T>(pointer: *mut Handle<T>) -> T {
 }
 
 impl<T> Handle<T> {
+    #[inline]
     pub(crate) fn new(value: T) -> Self {
         Handle {
             type_name: std::any::type_name::<T>(),
@@ -81,11 +82,13 @@ impl<T> Handle<T> {
         }
     }
 
+    #[inline]
     fn check(&self) {
         debug_assert_eq!(self.type_name, std::any::type_name::<T>(), "wrong handle");
     }
 
     /// Returns the object.
+    #[inline]
     pub(crate) fn get(&self) -> &T {
         self.check();
         &self.value
@@ -110,6 +113,7 @@ impl<T> Given for Option<T> {
 }
 
 /// Hands an object to C.
+#[inline]
 pub(crate) fn give<G: Given>(given: G) -> *mut Handle<G::Value> {
     let boxed = |value| Box::into_raw(Box::new(Handle::new(value)));
     given.given().map_or(std::ptr::null_mut(), boxed)
@@ -120,13 +124,14 @@ pub(crate) fn give<G: Given>(given: G) -> *mut Handle<G::Value> {
 /// # Safety
 /// The pointer is null or that of an object of this type, which outlives the call and that nobody
 /// changes meanwhile.
+#[inline]
 pub(crate) unsafe fn shared<'a, T>(
     pointer: *const Handle<T>,
     name: &str,
 ) -> Result<&'a T, Failure> {
     // SAFETY: promised by the caller.
     let handle = unsafe { pointer.as_ref() };
-    let handle = handle.ok_or_else(|| Failure::argument(format!("{name} is null")))?;
+    let handle = handle.ok_or_else(|| Failure::null(name))?;
     Ok(handle.get())
 }
 
@@ -134,13 +139,14 @@ pub(crate) unsafe fn shared<'a, T>(
 ///
 /// # Safety
 /// As [`shared`], and nobody else uses the object meanwhile.
+#[inline]
 pub(crate) unsafe fn exclusive<'a, T>(
     pointer: *mut Handle<T>,
     name: &str,
 ) -> Result<&'a mut T, Failure> {
     // SAFETY: promised by the caller.
     let handle = unsafe { pointer.as_mut() };
-    let handle = handle.ok_or_else(|| Failure::argument(format!("{name} is null")))?;
+    let handle = handle.ok_or_else(|| Failure::null(name))?;
     handle.check();
     Ok(&mut handle.value)
 }
@@ -149,6 +155,7 @@ pub(crate) unsafe fn exclusive<'a, T>(
 ///
 /// # Safety
 /// As [`shared`].
+#[inline]
 pub(crate) unsafe fn optional<'a, T>(pointer: *const Handle<T>) -> Option<&'a T> {
     // SAFETY: promised by the caller.
     unsafe { pointer.as_ref() }.map(Handle::get)
@@ -161,7 +168,7 @@ pub(crate) unsafe fn optional<'a, T>(pointer: *const Handle<T>) -> Option<&'a T>
 pub(crate) unsafe fn take<T>(pointer: *mut Handle<T>, name: &str) -> Result<T, Failure> {
     // SAFETY: promised by the caller.
     let taken = unsafe { take_optional(pointer) };
-    taken.ok_or_else(|| Failure::argument(format!("{name} is null")))
+    taken.ok_or_else(|| Failure::null(name))
 }
 
 /// Takes an object back from C; `None` if the pointer is null.

@@ -393,8 +393,8 @@ impl Db {
 
     /// Waits for running flushes and compactions, and starts no more in the background.
     ///
-    /// Calls that flush or compact go on. Writes stall when their memtables are full, until
-    /// [`Db::continue_background_work`].
+    /// Writes that find their memtables full, and calls that wait for a flush, wait until
+    /// [`Db::continue_background_work`]. Manual compactions go on.
     ///
     /// # Errors
     /// `ShutdownInProgress` if the database is closed.

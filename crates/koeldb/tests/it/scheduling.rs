@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use koeldb::fs::{ManualClock, MemoryFileSystem};
-use koeldb::{ColumnFamily, ColumnFamilyOptions, CompactionStyle, Db, Env, Event, Options};
+use koeldb::{
+    ColumnFamily, ColumnFamilyOptions, CompactionStyle, Db, Env, Event, FlushOptions, Options,
+};
 
 /// A database without threads, and the families of its compactions in their order.
 struct Scheduled {
@@ -87,12 +89,27 @@ fn no_job_starts_while_background_work_is_paused() {
     while scheduled.env.step() {}
     scheduled.db.continue_background_work().unwrap();
     while scheduled.env.step() {}
-    // Calls flush by themselves.
-    flush(&family, 1);
+    family.put("key", "sealed").unwrap();
+    let mut without_wait = FlushOptions::new();
+    without_wait.set_wait(false);
+    family.flush_opt(&without_wait).unwrap();
+    while scheduled.env.step() {}
+    assert_eq!(
+        family
+            .property_int_value("rocksdb.num-immutable-mem-table")
+            .unwrap(),
+        Some(1)
+    );
     assert!(scheduled.compacted.lock().unwrap().is_empty());
     scheduled.db.continue_background_work().unwrap();
     while scheduled.env.step() {}
-    assert_eq!(*scheduled.compacted.lock().unwrap(), ["family"]);
+    assert!(!scheduled.compacted.lock().unwrap().is_empty());
+    assert_eq!(
+        family
+            .property_int_value("rocksdb.num-immutable-mem-table")
+            .unwrap(),
+        Some(0)
+    );
     let error = scheduled.db.continue_background_work().unwrap_err();
     assert_eq!(error.kind(), koeldb::ErrorKind::InvalidArgument);
     // A close does not wait for the end of a pause.
