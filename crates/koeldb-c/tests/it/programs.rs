@@ -167,6 +167,11 @@ fn transactions() {
 }
 
 #[test]
+fn updates() {
+    run("updates");
+}
+
+#[test]
 fn misuse() {
     run("misuse");
 }
