@@ -46,10 +46,19 @@ pub trait Comparator: Send + Sync + 'static {
 
     /// Whether keys that compare as equal have the same bytes.
     ///
-    /// Filters, and structures that hash keys, such as some memtables, are used only with
-    /// comparators that return true. The default is false.
+    /// The default is false, which every order may return: a lookup then finds a key that was written
+    /// in other bytes.
     fn equal_keys_have_equal_bytes(&self) -> bool {
         false
+    }
+
+    /// Whether filters, memtables that hash prefixes, and key locks may use the bytes of keys.
+    ///
+    /// Such structures treat keys of different bytes as different keys. RocksDB uses them with every
+    /// comparator, and forbids them to those that equate different bytes. The default is
+    /// [`Comparator::equal_keys_have_equal_bytes`].
+    fn permits_hashes(&self) -> bool {
+        self.equal_keys_have_equal_bytes()
     }
 
     /// The number of bytes of the user-defined timestamp at the end of each key: 0 or 8.
@@ -421,6 +430,17 @@ impl KeyOrder {
     pub fn equal_keys_have_equal_bytes(&self) -> bool {
         match self {
             KeyOrder::Custom(comparator) => comparator.equal_keys_have_equal_bytes(),
+            _ => true,
+        }
+    }
+
+    /// Whether filters, memtables that hash prefixes, and key locks may use the bytes of whole keys.
+    #[inline]
+    #[must_use]
+    pub fn permits_hashes(&self) -> bool {
+        match self {
+            // A timestamp is not hashed.
+            KeyOrder::Custom(comparator) => comparator.permits_hashes() && !self.has_timestamps(),
             _ => true,
         }
     }

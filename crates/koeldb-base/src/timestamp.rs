@@ -168,6 +168,10 @@ impl Comparator for WithoutTimestamps {
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         self.0.compare_without_timestamps(a, b)
     }
+
+    fn permits_hashes(&self) -> bool {
+        self.0.permits_hashes()
+    }
 }
 
 #[cfg(test)]

@@ -263,7 +263,7 @@ pub(crate) fn generate(abi: &Abi) -> String {
         let _ = write!(
             out,
             "#[unsafe(no_mangle)]\nunsafe extern \"C\" fn {name}({parameters}) -> {returns} {{\n    \
-             unsafe {{ boundary::call({name:?}, {errptr}, || {body}) }}\n}}\n",
+             unsafe {{ boundary::call({name:?}, {errptr}, move || {body}) }}\n}}\n",
             name = function.name,
             parameters = parameters.join(", "),
             returns = raw_type(abi, &function.returns),

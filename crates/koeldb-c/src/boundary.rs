@@ -27,6 +27,13 @@ impl From<koeldb::Error> for Failure {
 }
 
 impl Failure {
+    /// The pointer `name` is null, and must not be.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn null(name: &str) -> Self {
+        Failure::argument(format!("{name} is null"))
+    }
+
     /// An argument that the caller must not pass.
     pub(crate) fn argument(text: impl std::fmt::Display) -> Self {
         Failure::Text(format!("Invalid argument: {text}"))
@@ -94,24 +101,46 @@ impl Empty for memory::Slice {
 
 /// Runs the body of the function `name`, and hands its failure or panic to C.
 ///
+/// Each exported function is one call of it: inlined, arguments stay in registers.
+///
 /// # Safety
 /// `errptr` is null, or points to null or to a text from the C heap.
+#[inline(always)]
 pub(crate) unsafe fn call<R: Empty>(
     name: &str,
     errptr: *mut *mut c_char,
     body: impl FnOnce() -> Result<R, Failure>,
 ) -> R {
-    let failure = match catch_unwind(AssertUnwindSafe(body)) {
+    match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(returned)) => return returned,
-        Ok(Err(failure)) => failure.text(),
-        Err(panic) => format!("Corruption: internal error in {name}: {}", message(&*panic)),
+        // SAFETY: promised by the caller.
+        Ok(Err(failure)) => unsafe { fail(name, errptr, Ok(&failure)) },
+        // SAFETY: promised by the caller.
+        Err(panic) => unsafe { fail(name, errptr, Err(&*panic)) },
+    }
+    R::empty()
+}
+
+/// Hands a failure or a panic to C.
+///
+/// # Safety
+/// As [`call`].
+#[cold]
+#[inline(never)]
+unsafe fn fail(
+    name: &str,
+    errptr: *mut *mut c_char,
+    failure: Result<&Failure, &(dyn std::any::Any + Send)>,
+) {
+    let failure = match failure {
+        Ok(failure) => failure.text(),
+        Err(panic) => format!("Corruption: internal error in {name}: {}", message(panic)),
     };
     if errptr.is_null() {
         abort(name, &failure);
     }
     // SAFETY: `errptr` is not null, and the caller promises the rest.
     unsafe { set_error(errptr, &failure) };
-    R::empty()
 }
 
 /// Replaces the text behind `errptr`.

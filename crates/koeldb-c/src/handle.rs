@@ -5,6 +5,10 @@
 
 #![expect(unsafe_code, reason = "the pointers are the caller's")]
 
+use std::alloc::Layout;
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
 use crate::boundary::Failure;
 
 /// An object of C.
@@ -19,7 +23,58 @@ pub(crate) struct Missing(());
 
 const DESTROYED: &str = "an object that was destroyed";
 
+/// Objects that were destroyed in a debug build, oldest first: their memory keeps the note of it.
+static DESTROYED_OBJECTS: Mutex<VecDeque<Destroyed>> = Mutex::new(VecDeque::new());
+
+/// The number of such objects.
+const DESTROYED_COUNT_MAX: usize = 4096;
+
+/// The memory of an object that was destroyed.
+struct Destroyed {
+    pointer: *mut u8,
+    layout: Layout,
+}
+
+// SAFETY: nobody else uses the memory.
+unsafe impl Send for Destroyed {}
+
+impl Drop for Destroyed {
+    fn drop(&mut self) {
+        // SAFETY: the memory is that of a box, whose value was moved out.
+        unsafe { std::alloc::dealloc(self.pointer, self.layout) };
+    }
+}
+
+/// Moves the object out of a handle, whose memory stays a while in debug builds.
+///
+/// # Safety
+/// The pointer is from [`give`], and is not used again.
+unsafe fn unbox<T>(pointer: *mut Handle<T>) -> T {
+    if !cfg!(debug_assertions) {
+        // SAFETY: promised by the caller.
+        return unsafe { Box::from_raw(pointer) }.value;
+    }
+    // SAFETY: promised by the caller.
+    unsafe { &*pointer }.check();
+    // SAFETY: the value is moved out once: a second time fails the check.
+    let value = unsafe { (&raw const (*pointer).value).read() };
+    // SAFETY: promised by the caller.
+    unsafe { (&raw mut (*pointer).type_name).write(DESTROYED) };
+    let mut destroyed = DESTROYED_OBJECTS
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    destroyed.push_back(Destroyed {
+        pointer: pointer.cast(),
+        layout: Layout::new::<Handle<T>>(),
+    });
+    if destroyed.len() > DESTROYED_COUNT_MAX {
+        destroyed.pop_front();
+    }
+    value
+}
+
 impl<T> Handle<T> {
+    #[inline]
     pub(crate) fn new(value: T) -> Self {
         Handle {
             type_name: std::any::type_name::<T>(),
@@ -27,11 +82,13 @@ impl<T> Handle<T> {
         }
     }
 
+    #[inline]
     fn check(&self) {
         debug_assert_eq!(self.type_name, std::any::type_name::<T>(), "wrong handle");
     }
 
     /// Returns the object.
+    #[inline]
     pub(crate) fn get(&self) -> &T {
         self.check();
         &self.value
@@ -56,6 +113,7 @@ impl<T> Given for Option<T> {
 }
 
 /// Hands an object to C.
+#[inline]
 pub(crate) fn give<G: Given>(given: G) -> *mut Handle<G::Value> {
     let boxed = |value| Box::into_raw(Box::new(Handle::new(value)));
     given.given().map_or(std::ptr::null_mut(), boxed)
@@ -66,13 +124,14 @@ pub(crate) fn give<G: Given>(given: G) -> *mut Handle<G::Value> {
 /// # Safety
 /// The pointer is null or that of an object of this type, which outlives the call and that nobody
 /// changes meanwhile.
+#[inline]
 pub(crate) unsafe fn shared<'a, T>(
     pointer: *const Handle<T>,
     name: &str,
 ) -> Result<&'a T, Failure> {
     // SAFETY: promised by the caller.
     let handle = unsafe { pointer.as_ref() };
-    let handle = handle.ok_or_else(|| Failure::argument(format!("{name} is null")))?;
+    let handle = handle.ok_or_else(|| Failure::null(name))?;
     Ok(handle.get())
 }
 
@@ -80,13 +139,14 @@ pub(crate) unsafe fn shared<'a, T>(
 ///
 /// # Safety
 /// As [`shared`], and nobody else uses the object meanwhile.
+#[inline]
 pub(crate) unsafe fn exclusive<'a, T>(
     pointer: *mut Handle<T>,
     name: &str,
 ) -> Result<&'a mut T, Failure> {
     // SAFETY: promised by the caller.
     let handle = unsafe { pointer.as_mut() };
-    let handle = handle.ok_or_else(|| Failure::argument(format!("{name} is null")))?;
+    let handle = handle.ok_or_else(|| Failure::null(name))?;
     handle.check();
     Ok(&mut handle.value)
 }
@@ -95,6 +155,7 @@ pub(crate) unsafe fn exclusive<'a, T>(
 ///
 /// # Safety
 /// As [`shared`].
+#[inline]
 pub(crate) unsafe fn optional<'a, T>(pointer: *const Handle<T>) -> Option<&'a T> {
     // SAFETY: promised by the caller.
     unsafe { pointer.as_ref() }.map(Handle::get)
@@ -107,7 +168,7 @@ pub(crate) unsafe fn optional<'a, T>(pointer: *const Handle<T>) -> Option<&'a T>
 pub(crate) unsafe fn take<T>(pointer: *mut Handle<T>, name: &str) -> Result<T, Failure> {
     // SAFETY: promised by the caller.
     let taken = unsafe { take_optional(pointer) };
-    taken.ok_or_else(|| Failure::argument(format!("{name} is null")))
+    taken.ok_or_else(|| Failure::null(name))
 }
 
 /// Takes an object back from C; `None` if the pointer is null.
@@ -118,10 +179,8 @@ pub(crate) unsafe fn take_optional<T>(pointer: *mut Handle<T>) -> Option<T> {
     if pointer.is_null() {
         return None;
     }
-    // SAFETY: it is not null, and from `give`.
-    let handle = unsafe { Box::from_raw(pointer) };
-    handle.check();
-    Some(handle.value)
+    // SAFETY: it is not null, and the caller promises the rest.
+    Some(unsafe { unbox(pointer) })
 }
 
 /// Destroys an object; null is permitted.
@@ -133,8 +192,10 @@ pub(crate) unsafe fn destroy<T>(pointer: *const Handle<T>) {
     if pointer.is_null() {
         return;
     }
-    // SAFETY: it is not null, and from `give`.
-    let mut handle = unsafe { Box::from_raw(pointer) };
-    handle.check();
-    handle.type_name = DESTROYED;
+    match cfg!(debug_assertions) {
+        // SAFETY: it is not null, and the caller promises the rest.
+        true => drop(unsafe { unbox(pointer) }),
+        // SAFETY: it is not null, and the caller promises the rest.
+        false => drop(unsafe { Box::from_raw(pointer) }),
+    }
 }

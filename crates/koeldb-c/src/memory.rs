@@ -37,10 +37,18 @@ impl Slice {
     }
 }
 
+/// The failure of bytes that cannot be there.
+#[cold]
+#[inline(never)]
+fn no_bytes(name: &str, length: usize) -> Failure {
+    Failure::argument(format!("{name} is null, and {length} bytes long"))
+}
+
 /// Returns the bytes of a pointer and a length; a null pointer has none.
 ///
 /// # Safety
 /// There are `length` bytes, which outlive `'a` and do not change.
+#[inline]
 pub(crate) unsafe fn bytes<'a>(
     pointer: *const c_char,
     length: usize,
@@ -50,9 +58,7 @@ pub(crate) unsafe fn bytes<'a>(
         return Ok(&[]);
     }
     if pointer.is_null() || isize::try_from(length).is_err() {
-        return Err(Failure::argument(format!(
-            "{name} is null, and {length} bytes long"
-        )));
+        return Err(no_bytes(name, length));
     }
     // SAFETY: it is not null, and the caller promises the rest.
     Ok(unsafe { std::slice::from_raw_parts(pointer.cast(), length) })
@@ -62,6 +68,7 @@ pub(crate) unsafe fn bytes<'a>(
 ///
 /// # Safety
 /// As [`bytes`].
+#[inline]
 pub(crate) unsafe fn optional_bytes<'a>(
     pointer: *const c_char,
     length: usize,
@@ -122,7 +129,7 @@ pub(crate) unsafe fn array<'a, T>(
 pub(crate) unsafe fn text<'a>(pointer: *const c_char, name: &str) -> Result<&'a CStr, Failure> {
     // SAFETY: promised by the caller.
     let text = unsafe { optional_text(pointer) };
-    text.ok_or_else(|| Failure::argument(format!("{name} is null")))
+    text.ok_or_else(|| Failure::null(name))
 }
 
 /// Returns the text of a pointer; `None` if it is null.
@@ -147,6 +154,7 @@ pub(crate) unsafe fn out<'a, T>(pointer: *mut T) -> Option<&'a mut T> {
 }
 
 /// Copies bytes to the C heap, with a zero behind them that is not counted.
+#[inline]
 pub(crate) fn copy(bytes: &[u8]) -> *mut c_char {
     // SAFETY: any size may be asked for.
     let copy = unsafe { libc::malloc(bytes.len() + 1) }.cast::<u8>();
@@ -185,6 +193,7 @@ impl<T: AsRef<[u8]>> GivenBytes for Option<T> {
     clippy::needless_pass_by_value,
     reason = "generated functions pass what the safe ones return"
 )]
+#[inline]
 pub(crate) unsafe fn give_bytes(bytes: impl GivenBytes, length: *mut usize) -> *mut c_char {
     let (copy, count) = bytes.give();
     // SAFETY: promised by the caller.
@@ -206,6 +215,7 @@ pub(crate) fn give_optional_text(text: Option<impl AsRef<str>>) -> *mut c_char {
 ///
 /// # Safety
 /// `length` is null or may be written.
+#[inline]
 pub(crate) unsafe fn lend_bytes<'a>(
     bytes: impl Into<Option<&'a [u8]>>,
     length: *mut usize,
@@ -225,6 +235,7 @@ pub(crate) fn lend_text<'a>(text: impl Into<Option<&'a CStr>>) -> *const c_char 
 ///
 /// # Safety
 /// `place` is null or may be written.
+#[inline]
 pub(crate) unsafe fn set<T: Copy>(place: *mut T, value: T) {
     // SAFETY: promised by the caller.
     if let Some(place) = unsafe { place.as_mut() } {
@@ -284,6 +295,7 @@ nearest!(usize => u64, u64 => usize, usize => i32, usize => u32, u64 => i64, u32
 ///
 /// # Safety
 /// The pointer is null, or one that a function has given away.
+#[inline]
 pub(crate) unsafe fn free(pointer: *mut std::ffi::c_void) {
     // SAFETY: promised by the caller.
     unsafe { libc::free(pointer) };

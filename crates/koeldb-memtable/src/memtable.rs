@@ -140,7 +140,7 @@ impl Memtable {
 
     /// Creates an empty memtable, with sizes learned from a predecessor.
     fn with(order: KeyOrder, options: &MemtableOptions, learned: Learned) -> Arc<Self> {
-        let hashes = order.equal_keys_have_equal_bytes();
+        let hashes = order.permits_hashes();
         let bloom = options.bloom.clone().filter(|_| hashes);
         let bloom = bloom.map(|options| Filter {
             bloom: MemtableBloom::new(options.bytes),

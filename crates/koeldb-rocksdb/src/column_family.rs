@@ -130,6 +130,8 @@ impl Options {
     ) -> Result<(Options, Vec<ColumnFamilyDescriptor>), Error> {
         let mut how = ConfigOptions::new();
         how.set_ignore_unknown_options(ignore_unknown_options);
+        // As in the original: the caller sets comparators and other objects of its own again.
+        how.set_ignore_unsupported_options(true);
         let loaded = koeldb::Options::load_latest_in(&env.inner, path, &how)?;
         let mut options = Options::of_engine(loaded.options);
         options.set_env(&env);

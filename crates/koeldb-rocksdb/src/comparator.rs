@@ -54,6 +54,11 @@ impl koeldb::Comparator for FunctionComparator {
         (self.compare)(a, b)
     }
 
+    // The caller sets filters only if equal keys have equal bytes, as in the original.
+    fn permits_hashes(&self) -> bool {
+        true
+    }
+
     fn timestamp_bytes(&self) -> usize {
         self.timestamps.as_ref().map_or(0, |of| of.bytes)
     }

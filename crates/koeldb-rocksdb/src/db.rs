@@ -271,8 +271,13 @@ impl<T: ThreadMode, D: DBInner> DBCommon<T, D> {
     }
 
     /// Returns an iterator over the WAL's write batches after `seq_number` (`GetUpdatesSince`).
+    ///
+    /// It begins with the oldest log that is left if that of the number was removed.
     pub fn get_updates_since(&self, seq_number: u64) -> Result<DBWALIterator, Error> {
-        let updates = self.db().get_updates_since(seq_number.saturating_add(1))?;
+        let mut options = koeldb::TailOptions::new();
+        options.set_begins_later(true);
+        let first = seq_number.saturating_add(1);
+        let updates = self.db().get_updates_since_opt(first, &options)?;
         Ok(DBWALIterator::new(updates, seq_number))
     }
 }

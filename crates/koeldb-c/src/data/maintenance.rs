@@ -70,13 +70,30 @@ pub(crate) fn verify_checksum_with_options(db: &Db, _: &ReadOptions) -> koeldb::
 }
 
 /// Verifies the checksums of all files that have one.
-pub(crate) fn verify_file_checksums(db: &Db) -> koeldb::Result<()> {
-    db.verify_file_checksums().map(drop)
+///
+/// COMPAT: fails without a generator, which may have been there when the files were written.
+pub(crate) fn verify_file_checksums(db: &Db) -> Result<(), Failure> {
+    if db.options().get_file_checksum_gen_factory().is_none() {
+        return Err(Failure::argument(
+            "Cannot verify file checksum if options.file_checksum_gen_factory is null",
+        ));
+    }
+    Ok(db.verify_file_checksums().map(drop)?)
 }
 
 /// As [`verify_file_checksums`]; the options of reads change no result.
-pub(crate) fn verify_file_checksums_with_options(db: &Db, _: &ReadOptions) -> koeldb::Result<()> {
-    db.verify_file_checksums().map(drop)
+pub(crate) fn verify_file_checksums_with_options(db: &Db, _: &ReadOptions) -> Result<(), Failure> {
+    verify_file_checksums(db)
+}
+
+/// Waits for flushes and compactions, and starts no more in the background.
+pub(crate) fn pause_background_work(db: &Db) -> koeldb::Result<()> {
+    db.pause_background_work()
+}
+
+/// Reverts one pause.
+pub(crate) fn continue_background_work(db: &Db) -> koeldb::Result<()> {
+    db.continue_background_work()
 }
 
 /// Raises the timestamp below which history may be dropped.

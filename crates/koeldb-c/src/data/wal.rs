@@ -5,13 +5,15 @@
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
 
-use koeldb::{Db, Error, LogFile, UpdateBatch, UpdateIterator, WriteBatch};
+use koeldb::{Db, Error, ErrorKind, LogFile, TailOptions, UpdateBatch, UpdateIterator, WriteBatch};
 
 use crate::boundary::Failure;
 use crate::data::call_options::LogReadOptions;
 use crate::handle::{self, Handle};
 
 /// An iterator over the batches of the log (`rocksdb_wal_iterator_t`).
+///
+/// A failure ends it.
 pub(crate) struct Updates {
     inner: UpdateIterator,
     current: Option<UpdateBatch>,
@@ -19,13 +21,21 @@ pub(crate) struct Updates {
 }
 
 /// Returns the batches from a sequence number on; the iterator is at the first.
+///
+/// COMPAT: it begins with the oldest log that is left if that of the number was removed.
 pub(crate) fn updates_since(
     db: &Db,
     sequence_number: u64,
     _: Option<&LogReadOptions>,
 ) -> Result<Updates, Failure> {
+    if sequence_number > db.latest_sequence_number() {
+        let text = "NotFound: Requested sequence not yet written in the db";
+        return Err(Failure::Text(text.to_owned()));
+    }
+    let mut options = TailOptions::new();
+    options.set_begins_later(true);
     let mut updates = Updates {
-        inner: db.get_updates_since(sequence_number)?,
+        inner: db.get_updates_since_opt(sequence_number, &options)?,
         current: None,
         failure: None,
     };
@@ -36,6 +46,9 @@ pub(crate) fn updates_since(
 impl Updates {
     /// Moves to the next batch.
     pub(crate) fn next(&mut self) {
+        if self.failure.is_some() {
+            return;
+        }
         let (current, failure) = match self.inner.next().transpose() {
             Ok(current) => (current, None),
             Err(error) => (None, Some(error)),
@@ -49,9 +62,15 @@ impl Updates {
         self.current.is_some()
     }
 
-    /// Returns the error of the last move.
-    pub(crate) fn status(&self) -> koeldb::Result<()> {
-        self.failure.clone().map_or(Ok(()), Err)
+    /// Returns the error that ended the iterator.
+    pub(crate) fn status(&self) -> Result<(), Failure> {
+        match &self.failure {
+            Some(error) if error.kind() == ErrorKind::Incomplete => Err(Failure::Text(
+                "NotFound: Gap in sequence numbers".to_owned(),
+            )),
+            Some(error) => Err(error.clone().into()),
+            None => Ok(()),
+        }
     }
 
     /// Returns the batch and its first sequence number; an empty one if there is none.

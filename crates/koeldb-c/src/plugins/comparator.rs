@@ -51,6 +51,11 @@ impl koeldb::Comparator for Comparator {
         self.0.call(self.0.compare, a, b)
     }
 
+    // The caller sets filters only if equal keys have equal bytes, as in RocksDB.
+    fn permits_hashes(&self) -> bool {
+        true
+    }
+
     fn timestamp_bytes(&self) -> usize {
         self.0.timestamp_bytes
     }

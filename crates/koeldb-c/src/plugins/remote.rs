@@ -6,7 +6,7 @@ use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use koeldb::Db;
+use koeldb::{Db, Env};
 
 use crate::boundary::Failure;
 use crate::memory::path;
@@ -34,6 +34,12 @@ impl Override {
     /// Copies the objects of options; null without them.
     pub(crate) fn of(options: Option<&Options>) -> Option<Self> {
         options.cloned().map(Override)
+    }
+
+    pub(crate) fn set_env(&mut self, env: Option<&Env>) {
+        if let Some(env) = env {
+            self.0.inner.set_env(env);
+        }
     }
 
     pub(crate) fn set_comparator(&mut self, comparator: Option<&Comparator>) {

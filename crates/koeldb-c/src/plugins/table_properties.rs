@@ -103,6 +103,7 @@ pub(crate) unsafe fn set_table_filter(
     let Some(filter) = filter else {
         return clear_table_filter(options);
     };
+    options.has_table_filter = true;
     options.inner.set_table_filter(move |properties| {
         let properties = Handle::new(TableProperties::from(properties));
         // SAFETY: the function takes this state and borrows the properties, as the caller promises.
@@ -112,5 +113,11 @@ pub(crate) unsafe fn set_table_filter(
 
 /// Makes reads look into all tables.
 pub(crate) fn clear_table_filter(options: &mut ReadOptions) {
+    options.has_table_filter = false;
     options.inner.set_table_filter(|_| true);
+}
+
+/// Whether there is such a function.
+pub(crate) fn has_table_filter(options: &ReadOptions) -> bool {
+    options.has_table_filter
 }

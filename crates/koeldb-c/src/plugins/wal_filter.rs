@@ -29,7 +29,11 @@ pub(crate) fn create(
 
 /// Fails the open of these options, unless the filter is null.
 pub(crate) fn set(options: &mut Options, filter: Option<&WalFilter>) {
-    if filter.is_some() {
-        options.fail("Not implemented: filters of the write-ahead log".to_owned());
-    }
+    let error = filter.map(|_| "Not implemented: filters of the write-ahead log".to_owned());
+    options.refusals.note("wal_filter", "", error);
+}
+
+/// Opens without a filter again.
+pub(crate) fn clear(options: &mut Options) {
+    options.refusals.note("wal_filter", "", None);
 }

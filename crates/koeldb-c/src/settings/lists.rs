@@ -25,7 +25,7 @@ unsafe fn keeping(
         return;
     };
     if let Err(failure) = set(options) {
-        options.fail(failure.text());
+        options.fail("a list", failure.text());
     }
 }
 

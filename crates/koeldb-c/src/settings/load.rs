@@ -51,6 +51,8 @@ pub(crate) unsafe fn load_latest(
     let cache = unsafe { handle::optional(cache) };
     let mut how = ConfigOptions::new();
     how.set_ignore_unknown_options(ignore_unknown);
+    // As in RocksDB: the caller sets comparators and other objects of its own again.
+    how.set_ignore_unsupported_options(true);
     let loaded = koeldb::Options::load_latest_in(env, directory, &how)?;
     let mut texts = Vec::new();
     let mut objects = Vec::new();

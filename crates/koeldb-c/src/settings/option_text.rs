@@ -14,6 +14,56 @@ pub(crate) trait Named {
     fn text(&self, name: &str) -> koeldb::Result<String>;
 }
 
+/// The values that the engine refused, in the order of their setters.
+///
+/// A setter cannot fail: the first of them fails the open. A later value of the same option replaces
+/// it, and until then the getter returns it.
+#[derive(Clone, Default)]
+pub(crate) struct Refusals(Vec<Refusal>);
+
+#[derive(Clone)]
+struct Refusal {
+    /// The group of the option that joined the options; empty for their own.
+    group: &'static str,
+    name: String,
+    value: String,
+    error: String,
+}
+
+impl Refusals {
+    /// Keeps the error of a setter, or forgets an earlier one of the same option.
+    pub(crate) fn note(&mut self, name: &str, value: &str, error: Option<String>) {
+        self.0
+            .retain(|refusal| !refusal.group.is_empty() || refusal.name != name);
+        self.0.extend(error.map(|error| Refusal {
+            group: "",
+            name: name.to_owned(),
+            value: value.to_owned(),
+            error,
+        }));
+    }
+
+    /// Takes over the refused values of a group, in place of those of an earlier one of its kind.
+    pub(crate) fn join(&mut self, group: &'static str, refusals: &Refusals) {
+        self.0.retain(|refusal| refusal.group != group);
+        let joined = refusals.0.iter().cloned();
+        self.0
+            .extend(joined.map(|refusal| Refusal { group, ..refusal }));
+    }
+
+    /// Returns the refused value of an option.
+    pub(crate) fn value(&self, name: &str) -> Option<&str> {
+        let mut own = self.0.iter().filter(|refusal| refusal.group.is_empty());
+        let found = own.find(|refusal| refusal.name == name);
+        found.map(|refusal| refusal.value.as_str())
+    }
+
+    /// Returns the first error.
+    pub(crate) fn error(&self) -> Option<&str> {
+        self.0.first().map(|refusal| refusal.error.as_str())
+    }
+}
+
 /// A value of C that becomes the text of an option.
 pub(crate) trait Value {
     /// Returns the text of the value for the option `name`.
@@ -199,8 +249,9 @@ impl FromText for i32 {
         match names(name) {
             Some(COMPRESSIONS) if text == OTHER_COMPRESSION_NAME => Some(OTHER_COMPRESSION),
             Some(names) => {
-                let at = names.iter().position(|name| *name == text)?;
-                Some(at.to_c())
+                let at = names.iter().position(|name| *name == text);
+                // A number without a name was refused.
+                at.map_or_else(|| text.parse().ok(), |at| Some(at.to_c()))
             }
             None if (name, text) == UNLIMITED => Some(-1),
             None if is_bool(name) => bool::from_text(name, text).map(i32::from),

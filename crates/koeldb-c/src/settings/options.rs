@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 
 use crate::boundary::Failure;
 use crate::plugins::attached::Attached;
-use crate::settings::option_text::Named;
+use crate::settings::option_text::{Named, Refusals};
 use crate::settings::sets::Sets;
 
 /// The options of a database and of a column family (`rocksdb_options_t`).
 #[derive(Clone)]
 pub(crate) struct Options {
     pub(crate) inner: koeldb::Options,
-    /// The first value that was refused.
-    failure: Option<String>,
+    pub(crate) refusals: Refusals,
     /// Texts that C reads.
     lent: BTreeMap<&'static str, String>,
     pub(crate) sets: Sets,
@@ -32,10 +31,11 @@ impl Default for Options {
 }
 
 impl From<koeldb::Options> for Options {
-    fn from(inner: koeldb::Options) -> Self {
+    fn from(mut inner: koeldb::Options) -> Self {
+        inner.set_creates_beside_files(true);
         Options {
             inner,
-            failure: None,
+            refusals: Refusals::default(),
             lent: BTreeMap::new(),
             sets: Sets::default(),
             attached: Attached::default(),
@@ -45,20 +45,23 @@ impl From<koeldb::Options> for Options {
 
 impl Named for Options {
     fn set_text(&mut self, name: &str, value: &str) {
-        if let Err(error) = self.inner.set_by_name(name, value) {
-            self.fail(error.status_text());
-        }
+        let error = self.inner.set_by_name(name, value).err();
+        let error = error.map(|error| error.status_text());
+        self.refusals.note(name, value, error);
     }
 
     fn text(&self, name: &str) -> koeldb::Result<String> {
-        self.inner.get_by_name(name)
+        match self.refusals.value(name) {
+            Some(refused) => Ok(refused.to_owned()),
+            None => self.inner.get_by_name(name),
+        }
     }
 }
 
 impl Options {
-    /// Keeps the error of a setter, which cannot return it, for the open.
-    pub(crate) fn fail(&mut self, text: String) {
-        self.failure.get_or_insert(text);
+    /// Keeps the error of the setter of an option, which cannot return it, for the open.
+    pub(crate) fn fail(&mut self, name: &str, text: String) {
+        self.refusals.note(name, "", Some(text));
     }
 
     /// Lends the text of an option.
@@ -70,9 +73,9 @@ impl Options {
 
     /// Returns the engine's options, or the error of the first setter that failed.
     pub(crate) fn checked(&self) -> Result<&koeldb::Options, Failure> {
-        match &self.failure {
+        match self.refusals.error() {
             None => Ok(&self.inner),
-            Some(text) => Err(Failure::Text(text.clone())),
+            Some(text) => Err(Failure::Text(text.to_owned())),
         }
     }
 }

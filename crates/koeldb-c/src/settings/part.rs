@@ -6,29 +6,28 @@ use koeldb::{
     BlockBasedOptions, Cache, CuckooTableOptions, FifoCompactionOptions, UniversalCompactionOptions,
 };
 
-use crate::settings::option_text::{Named, Value};
+use crate::settings::option_text::{Named, Refusals, Value};
 use crate::settings::options::Options;
 
-/// A group of options; the first value that was refused fails the open of a database that uses it.
+/// A group of options; a value that was refused fails the open of a database that uses it.
 #[derive(Clone)]
 pub(crate) struct Part<T> {
     pub(crate) inner: T,
-    failure: Option<String>,
+    refusals: Refusals,
 }
 
 impl<T> Part<T> {
     fn new(inner: T) -> Self {
         Part {
             inner,
-            failure: None,
+            refusals: Refusals::default(),
         }
     }
 
-    /// Hands a refused value over to the options that the group joins.
+    /// Hands refused values over to the options that the group joins.
     fn join(&self, options: &mut Options) {
-        if let Some(text) = &self.failure {
-            options.fail(text.clone());
-        }
+        let group = std::any::type_name::<T>();
+        options.refusals.join(group, &self.refusals);
     }
 }
 
@@ -36,13 +35,16 @@ macro_rules! named {
     ($($Type:ty),*) => {$(
         impl Named for Part<$Type> {
             fn set_text(&mut self, name: &str, value: &str) {
-                if let Err(error) = self.inner.set_by_name(name, value) {
-                    self.failure.get_or_insert(error.status_text());
-                }
+                let error = self.inner.set_by_name(name, value).err();
+                let error = error.map(|error| error.status_text());
+                self.refusals.note(name, value, error);
             }
 
             fn text(&self, name: &str) -> koeldb::Result<String> {
-                self.inner.get_by_name(name)
+                match self.refusals.value(name) {
+                    Some(refused) => Ok(refused.to_owned()),
+                    None => self.inner.get_by_name(name),
+                }
             }
         }
     )*};

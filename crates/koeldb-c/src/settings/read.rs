@@ -18,13 +18,14 @@ pub(crate) struct ReadOptions {
     /// Kept without effect: a snapshot keeps no files, so that its iterators need no refresh.
     auto_refresh: bool,
     merge_operand_threshold: Option<usize>,
+    pub(crate) has_table_filter: bool,
     request_id: Option<Vec<u8>>,
     /// Kept without effect; none is RocksDB's unknown activity.
     io_activity: Option<i32>,
 }
 
 /// The number of the activity of reads that name none.
-const UNKNOWN_ACTIVITY: i32 = 0xff;
+pub(super) const UNKNOWN_ACTIVITY: i32 = 0xff;
 
 macro_rules! forwarded {
     ($($set:ident, $get:ident: $type:ty = $engine_set:ident;)*) => {

@@ -13,12 +13,16 @@ use crate::memory::path;
 use crate::settings::options::Options;
 use crate::transactions::options::{DbOptions, OptimisticDbOptions};
 
+/// The largest number of a write policy: that of WRITE_UNPREPARED.
+const WRITE_POLICY_MAX: i32 = 2;
+
 /// Returns options of a database with pessimistic transactions.
+///
+/// Every policy writes a transaction when it commits, as WRITE_COMMITTED does: the others differ in
+/// speed and memory.
 fn pessimistic(options: &Options, transactions: &DbOptions) -> Result<Options, Failure> {
-    if transactions.write_policy() != 0 {
-        return Err(Failure::unserved(
-            "a write policy other than WRITE_COMMITTED",
-        ));
+    if !(0..=WRITE_POLICY_MAX).contains(&transactions.write_policy()) {
+        return Err(Failure::argument("the write policy is unknown"));
     }
     let mut options = options.clone();
     options.inner.set_transactions(&transactions.inner);

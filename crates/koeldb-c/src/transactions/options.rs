@@ -1,7 +1,7 @@
 //! Options of transactions and of their databases.
 //!
 //! Those that the engine does not have are kept for their getters: they change how RocksDB stores or
-//! locks, not what it answers. A write policy other than the default fails the open.
+//! locks, not what it answers.
 
 /// Declares setters and getters, of the engine's options (`engine`) or of fields of the type (`kept`).
 macro_rules! options {
@@ -178,8 +178,8 @@ impl LockBuckets {
         LockBuckets(())
     }
 
-    /// Returns the memory of the buckets: none.
+    /// Returns the memory of the object, without buckets.
     pub(crate) fn memory_usage(&self) -> usize {
-        0
+        size_of::<crate::handle::Handle<LockBuckets>>()
     }
 }

@@ -105,7 +105,7 @@ fn given<T>(object: Result<T, Failure>) -> T {
 /// The rules of C.
 pub(crate) unsafe fn begin(
     db: *mut Handle<Db>,
-    write: *const Handle<WriteOptions>,
+    write: *const Handle<crate::settings::write::WriteOptions>,
     options: *const Handle<TransactionOptions>,
     old: *mut Handle<Transaction>,
 ) -> *mut Handle<Transaction> {
@@ -125,7 +125,7 @@ pub(crate) unsafe fn begin(
 /// The rules of C.
 pub(crate) unsafe fn begin_optimistic(
     db: *mut Handle<Db>,
-    write: *const Handle<WriteOptions>,
+    write: *const Handle<crate::settings::write::WriteOptions>,
     options: *const Handle<OptimisticOptions>,
     old: *mut Handle<Transaction>,
 ) -> *mut Handle<Transaction> {
@@ -204,26 +204,15 @@ pub(crate) fn prepare(transaction: &mut Transaction) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes the writes visible; after an error only a prepared transaction remains.
+/// Makes the writes visible; after an error the transaction is as before.
 pub(crate) fn commit(transaction: &mut Transaction) -> koeldb::Result<()> {
-    if let State::Prepared(prepared) = &transaction.state {
-        prepared.commit()?;
+    match &mut transaction.state {
+        State::Open(open) => open.try_commit().map(drop)?,
+        State::Prepared(prepared) => prepared.commit().map(drop)?,
+        State::Over(error) => return Err(error.clone()),
     }
-    let after = State::Over(over("was committed"));
-    match std::mem::replace(&mut transaction.state, after) {
-        State::Open(open) => {
-            let committed = open.commit();
-            if committed.is_err() {
-                transaction.state = State::Over(over("could not be committed"));
-            }
-            committed.map(drop)
-        }
-        State::Prepared(_) => Ok(()),
-        State::Over(error) => {
-            transaction.state = State::Over(error.clone());
-            Err(error)
-        }
-    }
+    transaction.state = State::Over(over("was committed"));
+    Ok(())
 }
 
 /// Undoes all writes; a transaction that was not prepared can be used again.

@@ -89,6 +89,12 @@ int main(void) {
   rocksdb_iter_destroy(iterator);
   rocksdb_column_family_handle_destroy(family);
   rocksdb_pause_background_work(db, &error);
+  OK(error);
+  rocksdb_continue_background_work(db, &error);
+  OK(error);
+  rocksdb_continue_background_work(db, &error);
+  FAILED(error, "background work is not paused");
+  rocksdb_end_trace(db, &error);
   FAILED(error, "Not implemented");
   rocksdb_close(db);
   rocksdb_readoptions_destroy(reading);

@@ -122,6 +122,18 @@ int main(void) {
   CHECK(error != NULL && strstr(error, "busy") != NULL);
   rocksdb_free(error);
   error = NULL;
+  /* It is as before, until it is rolled back. */
+  rocksdb_transaction_commit(txn, &error);
+  CHECK(error != NULL && strstr(error, "busy") != NULL);
+  rocksdb_free(error);
+  error = NULL;
+  rocksdb_transaction_rollback(txn, &error);
+  OK(error);
+  rocksdb_transaction_put(txn, "k", 1, "u", 1, &error);
+  OK(error);
+  rocksdb_transaction_commit(txn, &error);
+  OK(error);
+  is(rocksdb_get(base, reading, "k", 1, &n, &error), &n, "u");
   rocksdb_transaction_destroy(txn);
 
   rocksdb_writebatch_wi_t* batch = rocksdb_writebatch_wi_create(0, 1);

@@ -10,5 +10,6 @@
 mod abi;
 mod header;
 mod languages;
+mod misuse;
 mod programs;
 mod symbols;

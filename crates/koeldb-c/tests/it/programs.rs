@@ -28,6 +28,19 @@ fn has_compiler() -> bool {
 
 /// Compiles a program of `tests/c` and runs it in an empty directory.
 fn run(name: &str) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    run_file(name, &root.join("tests/c").join(name).with_extension("c"));
+}
+
+/// Compiles a program and runs it in an empty directory.
+pub(crate) fn run_source(name: &str, source: &str) {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join(name).with_extension("c");
+    std::fs::write(&path, source).unwrap();
+    run_file(name, &path);
+}
+
+fn run_file(name: &str, source: &Path) {
     if !has_compiler() {
         return;
     }
@@ -35,22 +48,27 @@ fn run(name: &str) {
     let program = scratch.path().join(name);
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let library = library();
-    let compiled = Command::new("cc")
+    let mut compile = Command::new("cc");
+    compile
         .args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
         .arg(&program)
-        .arg(root.join("tests/c").join(name).with_extension("c"))
+        .arg(source)
         .arg("-I")
         .arg(root.join("include"))
+        .arg("-I")
+        .arg(root.join("tests/c"))
         .arg(library_path())
-        .arg(format!("-Wl,-rpath,{}", library.display()))
-        .status()
-        .unwrap();
-    assert!(compiled.success());
+        .arg(format!("-Wl,-rpath,{}", library.display()));
+    if cfg!(debug_assertions) {
+        compile.arg("-DCHECKED_HANDLES");
+    }
+    assert!(compile.status().unwrap().success());
     // What the program records is the soname.
     std::os::unix::fs::symlink(library_path(), scratch.path().join("libkoeldb.so.0")).unwrap();
     let ran = Command::new(&program)
         .current_dir(scratch.path())
         .env("LD_LIBRARY_PATH", scratch.path())
+        .env("RUST_BACKTRACE", "0")
         .output()
         .unwrap();
     let printed = String::from_utf8_lossy(&ran.stdout).into_owned();
@@ -146,4 +164,14 @@ fn table_files() {
 #[test]
 fn transactions() {
     run("transactions");
+}
+
+#[test]
+fn updates() {
+    run("updates");
+}
+
+#[test]
+fn misuse() {
+    run("misuse");
 }

@@ -218,6 +218,7 @@ impl TimestampChange {
     /// Else returns why it cannot be opened so. (RocksDB 11.9: `util/udt_util.cc`,
     /// `ValidateUserDefinedTimestampsOptions`.)
     fn between(
+        family: &str,
         (recorded, recorded_persists): (&str, bool),
         spec: &ColumnFamilySpec,
     ) -> Result<Self> {
@@ -230,7 +231,8 @@ impl TimestampChange {
                     "persist_user_defined_timestamps is {recorded_persists}, which cannot be changed \
                      while keys have timestamps"
                 ))
-                .with_advice(format!("set it to {recorded_persists}"))),
+                .with_advice(format!("set it to {recorded_persists}"))
+                .context(format_args!("column family '{family}'"))),
             };
         }
         if is_name_with_timestamps(name, recorded) {
@@ -239,7 +241,8 @@ impl TimestampChange {
                 true => Err(Error::invalid_argument(format!(
                     "{name}: does not match existing comparator {recorded}: timestamps are switched \
                      on with persist_user_defined_timestamps=false only"
-                ))),
+                ))
+                .context(format_args!("column family '{family}'"))),
             };
         }
         if is_name_with_timestamps(recorded, name) && !recorded_persists {
@@ -249,7 +252,7 @@ impl TimestampChange {
             "{name}: does not match existing comparator {recorded}"
         ))
         .with_advice(format!(
-            "set the comparator of the column family to {recorded}"
+            "set the comparator of column family '{family}' to {recorded}"
         )))
     }
 }
@@ -363,17 +366,14 @@ impl Replay {
             // Without a record of their own, tables have timestamps.
             let recorded = (&stored[..], edit.persist_timestamps != Some(false));
             let is_named = specs.named.contains_key(&family.name);
-            match TimestampChange::between(recorded, spec) {
+            match TimestampChange::between(&family.name, recorded, spec) {
                 Ok(TimestampChange::None) => {}
                 _ if !is_named => {
                     family.current = None;
                     return Ok(());
                 }
                 Ok(change) => family.change = change,
-                Err(why) => {
-                    let family_name = format_args!("column family '{}'", family.name);
-                    family.mismatch = Some(why.context(family_name));
-                }
+                Err(why) => family.mismatch = Some(why),
             }
         }
         if let Some(current) = &family.current

@@ -90,12 +90,14 @@ impl RepKind {
     /// `InvalidArgument` if it hashes keys and the order may find different bytes equal, or if it
     /// needs a prefix extractor and has none.
     pub fn check(&self, order: &KeyOrder, has_prefixes: bool) -> Result<()> {
-        let (hashes, needs_prefixes) = match self {
-            RepKind::SkipList { .. } | RepKind::Vector { .. } => (false, false),
-            RepKind::HashSkipList { .. } | RepKind::HashLinkList { .. } => (true, true),
-            RepKind::SortedHash { .. } => (true, false),
+        let (is_served, needs_prefixes) = match self {
+            RepKind::SkipList { .. } | RepKind::Vector { .. } => (true, false),
+            RepKind::HashSkipList { .. } | RepKind::HashLinkList { .. } => {
+                (order.permits_hashes(), true)
+            }
+            RepKind::SortedHash { .. } => (order.equal_keys_have_equal_bytes(), false),
         };
-        if hashes && !order.equal_keys_have_equal_bytes() {
+        if !is_served {
             return Err(Error::invalid_argument(format!(
                 "a memtable that hashes keys needs a comparator whose equal keys have equal bytes; {} does not say that of \
                  itself",

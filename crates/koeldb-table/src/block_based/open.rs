@@ -381,9 +381,9 @@ impl<'c> Opening<'c> {
             true => {
                 let keys = order.without_timestamps();
                 let is_whole = metaindex.get(metaindex::FULL_FILTER).is_some();
-                keys.equal_keys_have_equal_bytes() && is_whole
+                keys.permits_hashes() && is_whole
             }
-            false => order.equal_keys_have_equal_bytes(),
+            false => order.permits_hashes(),
         };
         if !is_usable {
             return Ok(None);

@@ -391,6 +391,27 @@ impl Db {
         self.inner().background.enable_manual_compaction();
     }
 
+    /// Waits for running flushes and compactions, and starts no more in the background.
+    ///
+    /// Writes that find their memtables full, and calls that wait for a flush, wait until
+    /// [`Db::continue_background_work`]. Manual compactions go on.
+    ///
+    /// # Errors
+    /// `ShutdownInProgress` if the database is closed.
+    pub fn pause_background_work(&self) -> Result<()> {
+        self.inner().health.check_open()?;
+        self.inner().background.pause_work();
+        Ok(())
+    }
+
+    /// Reverts one call of [`Db::pause_background_work`].
+    ///
+    /// # Errors
+    /// `InvalidArgument` if background work is not paused.
+    pub fn continue_background_work(&self) -> Result<()> {
+        self.inner().background.continue_work()
+    }
+
     /// Waits until no flush or compaction is due or running; `TimedOut` after `timeout`.
     ///
     /// # Errors

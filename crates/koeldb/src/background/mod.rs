@@ -127,7 +127,7 @@ impl Background {
         let (flush_slots, compaction_slots) = self.slots();
         self.families.queue_expired();
         let mut running = self.slots.running();
-        if running.shut_down {
+        if !running.permits_jobs() {
             return;
         }
         self.start_flush(&mut running, flush_slots);
@@ -154,7 +154,7 @@ impl Background {
         }
         let (flush_slots, _) = self.slots();
         let mut running = self.slots.running();
-        if !running.shut_down {
+        if running.permits_jobs() {
             self.start_flush(&mut running, flush_slots);
         }
     }

@@ -1,13 +1,38 @@
 //! Pauses of background jobs; a close ends all of them, a call of `Db::resume` some.
+//!
+//! `Db::pause_background_work` lets no job start until the call is reverted.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use koeldb_base::sync::lock_plain as lock;
+use koeldb_base::{Error, Result};
 
 use super::Background;
 
 impl Background {
+    /// Starts no more background jobs, and waits for those that run.
+    pub(crate) fn pause_work(&self) {
+        let mut running = self.slots.running();
+        running.pauses += 1;
+        while running.flushes + running.compactions > 0 && !self.health.is_closing() {
+            running = self.slots.wait(running, Duration::from_millis(50));
+        }
+    }
+
+    /// Ends one call of [`Background::pause_work`]; jobs start again after the last.
+    pub(crate) fn continue_work(self: &Arc<Self>) -> Result<()> {
+        {
+            let mut running = self.slots.running();
+            let left = running.pauses.checked_sub(1);
+            running.pauses =
+                left.ok_or_else(|| Error::invalid_argument("background work is not paused"))?;
+        }
+        self.schedule();
+        Ok(())
+    }
+
     /// Ends the pause after a failed compaction, because the user called `Db::resume`.
     pub(crate) fn retry_immediately(&self) {
         lock(&self.compaction_failures).pausing = None;

@@ -76,6 +76,7 @@ impl UpdateBatch {
 #[derive(Clone, Copy, Debug)]
 pub struct TailOptions {
     strict: bool,
+    begins_later: bool,
 }
 
 impl Default for TailOptions {
@@ -88,7 +89,10 @@ impl TailOptions {
     /// Creates the defaults: a gap of sequence numbers is an error.
     #[must_use]
     pub const fn new() -> Self {
-        TailOptions { strict: true }
+        TailOptions {
+            strict: true,
+            begins_later: false,
+        }
     }
 
     /// Sets whether a gap of sequence numbers that are in no log is an error; on by default.
@@ -99,6 +103,16 @@ impl TailOptions {
     /// transactions whose commit took effect in a resume because its log had failed.
     pub fn set_strict(&mut self, strict: bool) -> &mut Self {
         self.strict = strict;
+        self
+    }
+
+    /// Sets whether the iterator may begin after the sequence number; off by default.
+    ///
+    /// When on, it begins with the first batch at or after the number that is in a log, as in RocksDB,
+    /// even if earlier batches were removed with their logs. The caller must compare the sequence
+    /// number of the first batch. When off, a removed log is an error.
+    pub fn set_begins_later(&mut self, begins_later: bool) -> &mut Self {
+        self.begins_later = begins_later;
         self
     }
 }
@@ -131,6 +145,8 @@ pub struct UpdateIterator {
     sections: BTreeMap<Box<[u8]>, Section>,
     next_seqno: SeqNo,
     strict: bool,
+    /// Whether the next batch may begin anywhere after `next_seqno`.
+    begins_later: bool,
 }
 
 impl Db {
@@ -169,7 +185,7 @@ impl Db {
     /// Like [`Db::get_updates_since`], with `options`.
     ///
     /// # Errors
-    /// See [`Db::get_updates_since`].
+    /// See [`Db::get_updates_since`]; with [`TailOptions::set_begins_later`] a removed log is none.
     pub fn get_updates_since_opt(
         &self,
         seqno: SeqNo,
@@ -193,7 +209,7 @@ impl Db {
             reader,
             end,
             archived,
-        } = log_with(&inner.commit, wanted)?;
+        } = log_with(&inner.commit, wanted, options.begins_later)?;
         let pin = LogPin::new(&inner.commit, number);
         drop(all);
         Ok(UpdateIterator {
@@ -209,6 +225,7 @@ impl Db {
             sections: BTreeMap::new(),
             next_seqno: wanted,
             strict: options.strict,
+            begins_later: options.begins_later,
         })
     }
 }
@@ -333,7 +350,7 @@ impl UpdateIterator {
             let expected = self.next_seqno;
             if first > expected {
                 self.next_seqno = first;
-                if self.strict {
+                if self.strict && !self.begins_later {
                     self.held = Some(update);
                     return Err(Error::with_kind(
                         ErrorKind::Incomplete,
@@ -346,6 +363,7 @@ impl UpdateIterator {
                 }
             }
             self.next_seqno = update.last() + 1;
+            self.begins_later = false;
             return Ok(Some(update));
         }
     }

@@ -46,6 +46,7 @@ impl Opening {
     fn check_may_create(&self) -> Result<()> {
         let path = self.path.display();
         let may_create = self.db.create_if_missing;
+        let is_beside_files = may_create && self.options.plugins.creates_beside_files;
         let refused = if !self.fs.exists(&self.path)? {
             (!may_create).then(|| {
                 Error::invalid_argument(format!(
@@ -53,7 +54,7 @@ impl Opening {
                 ))
                 .with_advice(CREATE)
             })
-        } else if let Some(refusal) = foreign::refusal(&*self.fs, &self.path) {
+        } else if let Some(refusal) = self.foreign_directory(is_beside_files) {
             Some(refusal)
         } else if let Some(found) = manifest::remains(&*self.fs, &self.path)? {
             Some(manifest::lost_current(&self.path, &found))
@@ -62,6 +63,8 @@ impl Opening {
                 "{path}: holds no database: CURRENT is missing (create_if_missing is false)"
             ));
             Some(error.with_advice(CREATE))
+        } else if is_beside_files {
+            None
         } else {
             self.foreign_entries()?.map(|found| {
                 Error::invalid_argument(format!(
@@ -75,6 +78,14 @@ impl Opening {
             // Another open may have created the database meanwhile, which then holds the lock.
             Some(error) if !self.fs.exists(&file_name::current(&self.path))? => Err(error),
             _ => Ok(()),
+        }
+    }
+
+    /// Returns the error for another engine's database, and for backups unless they are permitted.
+    fn foreign_directory(&self, permits_backups: bool) -> Option<Error> {
+        match permits_backups {
+            true => foreign::refusal_beside_backups(&*self.fs, &self.path),
+            false => foreign::refusal(&*self.fs, &self.path),
         }
     }
 

@@ -26,12 +26,13 @@ struct ForeignFile {
 /// The advice for databases of other engines.
 const COPY: &str = "open it with that engine, and copy its entries into a new database";
 
-const DIRECTORIES: &[ForeignDirectory] = &[
-    ForeignDirectory {
-        what: "backups",
-        names: &["meta", "private"],
-        advice: "restore one into a new directory, with `ldb restore` or a BackupEngine",
-    },
+const BACKUPS: ForeignDirectory = ForeignDirectory {
+    what: "backups",
+    names: &["meta", "private"],
+    advice: "restore one into a new directory, with `ldb restore` or a BackupEngine",
+};
+
+const ENGINES: &[ForeignDirectory] = &[
     ForeignDirectory {
         what: "a database of LMDB",
         names: &["data.mdb"],
@@ -87,10 +88,23 @@ const HEAD_BYTES: usize = 32;
 
 /// Returns the error for a path with backups or another engine's database; `None` if it has neither.
 pub(super) fn refusal(fs: &dyn FileSystem, path: &Path) -> Option<Error> {
+    let directories = std::iter::once(&BACKUPS).chain(ENGINES);
+    refusal_of(fs, path, directories)
+}
+
+/// Returns the error for a path with another engine's database; `None` if it has none.
+pub(super) fn refusal_beside_backups(fs: &dyn FileSystem, path: &Path) -> Option<Error> {
+    refusal_of(fs, path, ENGINES.iter())
+}
+
+fn refusal_of<'a>(
+    fs: &dyn FileSystem,
+    path: &Path,
+    mut known: impl Iterator<Item = &'a ForeignDirectory>,
+) -> Option<Error> {
     let (what, advice) = match fs.list(path) {
         Ok(entries) => {
             let has = |pattern: &&str| entries.iter().any(|entry| matches(pattern, &entry.name));
-            let mut known = DIRECTORIES.iter();
             let found = known.find(|known| known.names.iter().all(has))?;
             (found.what, found.advice)
         }

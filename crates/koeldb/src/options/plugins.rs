@@ -40,6 +40,7 @@ pub(crate) struct Plugins {
     pub(crate) sst_file_manager: Option<SstFileManager>,
     pub(crate) transactions: Option<TransactionDbOptions>,
     pub(crate) compaction_service: Option<Arc<dyn CompactionService>>,
+    pub(crate) creates_beside_files: bool,
 }
 
 impl fmt::Debug for Plugins {
@@ -64,6 +65,17 @@ impl Options {
     #[must_use]
     pub fn get_env(&self) -> &Env {
         &self.plugins.env
+    }
+
+    /// Sets whether a database may be created in a directory that has other files or backups.
+    ///
+    /// RocksDB does so. The files are left alone. Remains of a lost database and databases of other
+    /// engines are refused in any case.
+    ///
+    /// Default: false.
+    pub fn set_creates_beside_files(&mut self, creates: bool) -> &mut Self {
+        self.plugins.creates_beside_files = creates;
+        self
     }
 
     /// Adds a listener for events; several may be added.

@@ -190,6 +190,13 @@ fn sanitize_memtables(cf: &mut ColumnFamilyOptions, db: &DbOptions) {
     if cf.disallow_memtable_writes {
         cf.memtable_factory = MemtableFactory::Vector(VectorOptions::default());
     }
+    let hashes_prefixes = matches!(
+        cf.memtable_factory,
+        MemtableFactory::HashSkipList(_) | MemtableFactory::HashLinkList(_)
+    );
+    if hashes_prefixes && cf.prefix_extractor.is_none() {
+        cf.memtable_factory = MemtableFactory::default();
+    }
     if cf.max_write_buffer_size_to_maintain < 0 {
         let size = i64::try_from(cf.write_buffer_size).unwrap_or(i64::MAX);
         cf.max_write_buffer_size_to_maintain =

@@ -146,9 +146,9 @@ impl Options {
     ///
     /// Locks are on the bytes of keys: a transaction fails with `NotSupported` where it uses a key of a
     /// column family whose comparator does not declare
-    /// [`equal_keys_have_equal_bytes`](crate::Comparator::equal_keys_have_equal_bytes). The open
-    /// fails with `unordered_write`. The batch of
-    /// [`PreparedTransaction::commit_with`](crate::PreparedTransaction::commit_with) locks nothing.
+    /// [`permits_hashes`](crate::Comparator::permits_hashes). The open fails with `unordered_write`.
+    /// The batch of [`PreparedTransaction::commit_with`](crate::PreparedTransaction::commit_with)
+    /// locks nothing.
     ///
     /// It permits two-phase commit, too. RocksDB calls such a database a `TransactionDB`, and one
     /// without this setting an `OptimisticTransactionDB`.

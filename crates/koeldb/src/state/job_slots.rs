@@ -19,7 +19,16 @@ pub(crate) struct RunningJobs {
     pub(crate) compactions: u32,
     /// The number of running user calls that change the directory.
     foreground: u32,
+    /// The number of calls of `Db::pause_background_work` that were not reverted.
+    pub(crate) pauses: u32,
     pub(crate) shut_down: bool,
+}
+
+impl RunningJobs {
+    /// Whether background jobs may start.
+    pub(crate) fn permits_jobs(&self) -> bool {
+        !self.shut_down && self.pauses == 0
+    }
 }
 
 /// The kinds of counted work: flushes, compactions, and user calls that change the directory.

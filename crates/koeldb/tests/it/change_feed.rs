@@ -135,6 +135,23 @@ fn logs_stay_as_long_as_an_iterator_needs_them() {
     let error = db.get_updates_since(1).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(error.to_string().contains("checkpoint"), "{error}");
+    // RocksDB begins with what is left. A later gap is an error.
+    let mut options = TailOptions::new();
+    options.set_begins_later(true);
+    let mut rest = db.get_updates_since_opt(1, &options).unwrap();
+    db.put("later", "1").unwrap();
+    let first = rest.next().unwrap().unwrap();
+    assert!(first.sequence_number > 1);
+    while rest.next_sequence_number() <= db.latest_sequence_number() {
+        rest.next().unwrap().unwrap();
+    }
+    let mut unlogged = WriteOptions::new();
+    unlogged.disable_wal(true);
+    db.put_opt("unlogged", "1", &unlogged).unwrap();
+    db.put("last", "1").unwrap();
+    let gap = rest.next().unwrap().unwrap_err();
+    assert_eq!(gap.kind(), ErrorKind::Incomplete);
+    assert_eq!(keys(&mut rest), ["last"]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
+use koeldb::statistics::{Statistics, Ticker};
 use koeldb::{
     ColumnFamily, CompactRangeOptions, Comparator, ConfigOptions, Db, Options, ReadOptions,
     Snapshot,
@@ -20,6 +21,23 @@ impl Comparator for IgnoresCase {
 
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         a.to_ascii_lowercase().cmp(&b.to_ascii_lowercase())
+    }
+}
+
+/// Orders keys bytewise, as a comparator of RocksDB that says nothing about equal keys.
+struct OwnBytewise;
+
+impl Comparator for OwnBytewise {
+    fn name(&self) -> &str {
+        "OwnBytewise"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        a.cmp(b)
+    }
+
+    fn permits_hashes(&self) -> bool {
+        true
     }
 }
 
@@ -41,7 +59,7 @@ const OPTIONS: &[&str] = &[
     "table_factory={id=CuckooTable;keep_versions=true};",
 ];
 
-fn check(family: &ColumnFamily, model: &Model, snapshot: Option<&Snapshot>) {
+fn check(family: &ColumnFamily, model: &Model, snapshot: Option<&Snapshot>, is_one_case: bool) {
     let read = snapshot.map_or_else(ReadOptions::new, ReadOptions::at);
     let entry = |entry: koeldb::Result<(koeldb::PinnedSlice, koeldb::PinnedSlice)>| {
         let (key, value) = entry.unwrap();
@@ -55,6 +73,7 @@ fn check(family: &ColumnFamily, model: &Model, snapshot: Option<&Snapshot>) {
     assert_eq!(backward, expected, "backward scan");
     let keys: Vec<Vec<u8>> = (0..40)
         .flat_map(|n| [format!("key{n:02}"), format!("KEY{n:02}")])
+        .filter(|key| !is_one_case || key.starts_with("key"))
         .map(String::into_bytes)
         .collect();
     let many = family.multi_get_opt(&keys, &read);
@@ -77,10 +96,16 @@ fn check(family: &ColumnFamily, model: &Model, snapshot: Option<&Snapshot>) {
 }
 
 pub(crate) fn run(seed: u64, text: &str) {
-    println!("seed {seed}: {text}");
+    run_with(IgnoresCase, seed, text);
+}
+
+fn run_with(comparator: impl Comparator, seed: u64, text: &str) {
+    println!("seed {seed}, {}: {text}", comparator.name());
+    // Keys in one case alone have equal bytes if they are equal.
+    let is_one_case = comparator.permits_hashes();
     let mut options: Options = base_options();
     options
-        .set_comparator(IgnoresCase)
+        .set_comparator(comparator)
         .apply_str(text, &ConfigOptions::new())
         .unwrap();
     let mut random = koeldb_testkit::Random::new(koeldb_testkit::random::mix(seed));
@@ -89,7 +114,7 @@ pub(crate) fn run(seed: u64, text: &str) {
     let mut snapshots: Vec<(Snapshot, Model)> = Vec::new();
     for step in 0..250 {
         let number = random.below(40);
-        let key = match random.chance(1, 2) {
+        let key = match is_one_case || random.chance(1, 2) {
             true => format!("key{number:02}"),
             false => format!("KEY{number:02}"),
         };
@@ -116,7 +141,10 @@ pub(crate) fn run(seed: u64, text: &str) {
                 entry.0 = key;
             }
             13 => {
-                let end = format!("Key{:02}", number + random.below(5));
+                let mut end = format!("Key{:02}", number + random.below(5));
+                if is_one_case {
+                    end.make_ascii_lowercase();
+                }
                 family.delete_range(&key, &end).unwrap();
                 let end = end.into_bytes().to_ascii_lowercase();
                 model.retain(|key, _| *key < canonical || *key >= end);
@@ -136,9 +164,9 @@ pub(crate) fn run(seed: u64, text: &str) {
             _ => {}
         }
         if step % 20 == 19 {
-            check(db.default_cf(), &model, None);
+            check(db.default_cf(), &model, None, is_one_case);
             for (snapshot, then) in &snapshots {
-                check(db.default_cf(), then, Some(snapshot));
+                check(db.default_cf(), then, Some(snapshot), is_one_case);
             }
         }
     }
@@ -150,5 +178,44 @@ fn keys_that_compare_equal_are_one_key_whatever_their_bytes() {
         for seed in 0..2 {
             run(seed << 8 | number as u64, text);
         }
+    }
+}
+
+#[test]
+fn an_order_that_permits_hashes_keeps_all_keys_apart() {
+    let hashed = [
+        "memtable_factory=prefix_hash:1024;prefix_extractor=rocksdb.FixedPrefix.4;\
+         allow_concurrent_memtable_write=false;",
+        "memtable_factory=hash_linkedlist:1024;prefix_extractor=rocksdb.FixedPrefix.4;\
+         allow_concurrent_memtable_write=false;",
+    ];
+    for (number, text) in OPTIONS.iter().chain(&hashed).enumerate() {
+        for seed in 0..2 {
+            run_with(OwnBytewise, seed << 8 | number as u64, text);
+        }
+    }
+}
+
+#[test]
+fn filters_are_used_with_an_order_that_permits_hashes() {
+    for (order, is_used) in [("IgnoresCase", false), ("OwnBytewise", true)] {
+        let mut options = base_options();
+        match is_used {
+            true => options.set_comparator(OwnBytewise),
+            false => options.set_comparator(IgnoresCase),
+        };
+        options.set_statistics(Statistics::new());
+        let text = "block_based_table_factory={filter_policy=bloomfilter:10:false}";
+        options.apply_str(text, &ConfigOptions::new()).unwrap();
+        let db = Db::open(&options, "/filters").unwrap();
+        for number in (0..1000).step_by(2) {
+            db.put(format!("key{number:03}"), "").unwrap();
+        }
+        db.flush().unwrap();
+        for number in (1..999).step_by(2) {
+            assert_eq!(db.get(format!("key{number:03}")).unwrap(), None);
+        }
+        let useful = db.statistics().unwrap().ticker(Ticker::BloomFilterUseful);
+        assert_eq!(useful > 400, is_used, "{order}: {useful}");
     }
 }

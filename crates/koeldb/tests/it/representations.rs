@@ -395,12 +395,25 @@ fn what_a_representation_cannot_do_is_refused_with_the_reason() {
         options
             .apply_str(&format!("memtable_factory={text}"), &ConfigOptions::new())
             .unwrap();
+        // Without prefixes it is a skip list, as in RocksDB.
+        let db = Db::open(&options, "/replaced").unwrap();
+        let used = db.options();
+        assert!(matches!(
+            used.get_memtable_factory(),
+            MemtableFactory::SkipList(_)
+        ));
+        options.set_prefix_extractor(FixedPrefix::new(3));
+        let db = Db::open(&options, "/taken").unwrap();
+        let used = db.options();
+        assert!(!matches!(
+            used.get_memtable_factory(),
+            MemtableFactory::SkipList(_)
+        ));
+        options.set_comparator(IgnoresCase);
         refused(
             &options,
-            &["memtable_factory", "prefix extractor", "skip_list"],
+            &["memtable_factory", "test.IgnoresCase", "skip_list"],
         );
-        options.set_prefix_extractor(FixedPrefix::new(3));
-        drop(Db::open(&options, "/taken").unwrap());
     }
     let mut options = with_representation("speedb.HashSpdRepFactory");
     options.set_comparator(IgnoresCase);
@@ -428,8 +441,12 @@ fn what_a_representation_cannot_do_is_refused_with_the_reason() {
     let db = Db::open(&base_options(), "/families").unwrap();
     let mut options = ColumnFamilyOptions::default();
     options
-        .apply_str("memtable_factory=prefix_hash", &ConfigOptions::new())
+        .apply_str(
+            "memtable_factory=speedb.HashSpdRepFactory",
+            &ConfigOptions::new(),
+        )
         .unwrap();
+    options.set_comparator(IgnoresCase);
     let error = db.create_cf("refused", &options).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
     assert!(matches!(

@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use koeldb::fs::{ManualClock, MemoryFileSystem};
-use koeldb::{ColumnFamily, ColumnFamilyOptions, CompactionStyle, Db, Env, Event, Options};
+use koeldb::{
+    ColumnFamily, ColumnFamilyOptions, CompactionStyle, Db, Env, Event, FlushOptions, Options,
+};
 
 /// A database without threads, and the families of its compactions in their order.
 struct Scheduled {
@@ -74,6 +76,46 @@ fn the_family_nearest_to_a_stop_is_compacted_first() {
         let compacted = scheduled.compacted.lock().unwrap();
         assert_eq!(*compacted, ["stopped", "near", "first"], "seed {seed}");
     }
+}
+
+#[test]
+fn no_job_starts_while_background_work_is_paused() {
+    let scheduled = Scheduled::new(1);
+    let family = scheduled.family("family", 1000);
+    flush(&family, 3);
+    scheduled.db.pause_background_work().unwrap();
+    scheduled.db.pause_background_work().unwrap();
+    compact_from_now_on(&family);
+    while scheduled.env.step() {}
+    scheduled.db.continue_background_work().unwrap();
+    while scheduled.env.step() {}
+    family.put("key", "sealed").unwrap();
+    let mut without_wait = FlushOptions::new();
+    without_wait.set_wait(false);
+    family.flush_opt(&without_wait).unwrap();
+    while scheduled.env.step() {}
+    assert_eq!(
+        family
+            .property_int_value("rocksdb.num-immutable-mem-table")
+            .unwrap(),
+        Some(1)
+    );
+    assert!(scheduled.compacted.lock().unwrap().is_empty());
+    scheduled.db.continue_background_work().unwrap();
+    while scheduled.env.step() {}
+    assert!(!scheduled.compacted.lock().unwrap().is_empty());
+    assert_eq!(
+        family
+            .property_int_value("rocksdb.num-immutable-mem-table")
+            .unwrap(),
+        Some(0)
+    );
+    let error = scheduled.db.continue_background_work().unwrap_err();
+    assert_eq!(error.kind(), koeldb::ErrorKind::InvalidArgument);
+    // A close does not wait for the end of a pause.
+    scheduled.db.pause_background_work().unwrap();
+    scheduled.db.put("key", "value").unwrap();
+    scheduled.db.close().unwrap();
 }
 
 #[test]

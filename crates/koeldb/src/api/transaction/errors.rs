@@ -18,8 +18,7 @@ pub(super) fn conflict(key: &[u8], context: &Context) -> Error {
 pub(super) fn equal_keys_differ(family: &str) -> Error {
     Error::not_supported(format!(
         "locks are on the bytes of keys, and the comparator of column family {family:?} may have \
-         equal keys of different bytes; if it has none, let its equal_keys_have_equal_bytes return \
-         true"
+         equal keys of different bytes; if it has none, let its permits_hashes return true"
     ))
     .with_outcome(WriteOutcome::NotApplied)
 }

@@ -79,7 +79,7 @@ impl Transaction {
             return Ok(None);
         }
         let order = &family.data().user_order;
-        if inner.key_locks.table.is_some() && !order.equal_keys_have_equal_bytes() {
+        if inner.key_locks.table.is_some() && !order.permits_hashes() {
             return Err(errors::equal_keys_differ(&family.data().name));
         }
         Ok(Some(inner.key_locks.id_of(family.id(), key)))

@@ -321,6 +321,17 @@ impl Transaction {
     /// `TryAgain` if that cannot be told any more, `Expired`, and those of [`Db::write_opt`]:
     /// [`Error::write_outcome`] says whether the writes may still take effect.
     pub fn commit(mut self) -> Result<SeqNo> {
+        self.try_commit()
+    }
+
+    /// Like [`Transaction::commit`], but after an error the transaction is as before.
+    ///
+    /// It still has its operations and locks then, and can be committed again, or reverted by
+    /// [`Transaction::clear`]. After a commit it is empty.
+    ///
+    /// # Errors
+    /// See [`Transaction::commit`].
+    pub fn try_commit(&mut self) -> Result<SeqNo> {
         let inner = self.inner();
         super::refuse_ttl(&inner.context)?;
         self.date_writes()?;
@@ -328,7 +339,9 @@ impl Transaction {
         let batch = self.batch.batch();
         if self.locks().is_none() {
             let tier = self.options.validation_tier;
-            return commit_validated(&inner.commit, batch, &self.write, &self.tracker, tier);
+            let seqno = commit_validated(&inner.commit, batch, &self.write, &self.tracker, tier)?;
+            self.clear();
+            return Ok(seqno);
         }
         if !self.options.skip_prepare {
             return Err(errors::not_prepared());
@@ -340,8 +353,9 @@ impl Transaction {
         (inner.context).record(HistogramKind::NumOpPerTransaction, operations);
         let written = inner.commit.write(batch, &self.write);
         let seqno = inner.visibility.seqno();
-        self.release_all();
-        written.map(|()| seqno)
+        written?;
+        self.clear();
+        Ok(seqno)
     }
 
     /// Prepares the transaction under `name`: logs its writes for a later commit or rollback.

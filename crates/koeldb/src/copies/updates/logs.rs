@@ -92,7 +92,9 @@ pub(super) fn next_log_reader(context: &Context, number: FileNumber) -> Result<R
 }
 
 /// Finds and opens the log that contains sequence number `wanted`.
-pub(super) fn log_with(commit: &CommitPipeline, wanted: SeqNo) -> Result<Start> {
+///
+/// Returns the oldest log if that one was removed and `or_oldest` is set.
+pub(super) fn log_with(commit: &CommitPipeline, wanted: SeqNo, or_oldest: bool) -> Result<Start> {
     let start = |number, reader| Start {
         number,
         reader,
@@ -100,7 +102,8 @@ pub(super) fn log_with(commit: &CommitPipeline, wanted: SeqNo) -> Result<Start> 
         archived: VecDeque::new(),
     };
     let mut oldest = None;
-    let mut empty = None;
+    let mut oldest_live = None;
+    let mut empty: Option<Start> = None;
     let live = live_logs(commit);
     for &number in live.iter().rev() {
         let first = match first_seqno(&commit.context, number) {
@@ -111,13 +114,16 @@ pub(super) fn log_with(commit: &CommitPipeline, wanted: SeqNo) -> Result<Start> 
         let reader = log_reader(&commit.context, number)?;
         match first {
             Some(first) if first <= wanted => return Ok(start(number, reader)),
-            Some(first) => oldest = Some(first),
+            Some(first) => {
+                oldest = Some(first);
+                oldest_live = Some(start(number, reader));
+            }
             None if empty.is_none() => empty = Some(start(number, reader)),
             None => {}
         }
     }
-    if let Some(found) = empty
-        && wanted > commit.visibility.seqno()
+    if wanted > commit.visibility.seqno()
+        && let Some(found) = empty.take()
     {
         return Ok(found);
     }
@@ -139,6 +145,19 @@ pub(super) fn log_with(commit: &CommitPipeline, wanted: SeqNo) -> Result<Start> 
         oldest = first.or(oldest);
         later = Some(log.number);
         archived.push_front(log);
+    }
+    if or_oldest {
+        if let Some(log) = archived.pop_front() {
+            return Ok(Start {
+                number: log.number,
+                reader: next_log_reader(&commit.context, log.number)?,
+                end: Some(log.end),
+                archived,
+            });
+        }
+        if let Some(found) = oldest_live.or(empty) {
+            return Ok(found);
+        }
     }
     let oldest = match oldest {
         Some(oldest) => format!("the oldest is {oldest}"),

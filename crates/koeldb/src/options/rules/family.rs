@@ -66,7 +66,7 @@ pub(crate) static RULES: &[Rule<ColumnFamilyOptions, DbOptions>] = &[
         }),
         ..rule!(Invalid memtable_factory = MemtableFactory::default(),
             |cf, _| memtable_error(cf).is_some(),
-            "hashed memtables need a prefix_extractor and a bytewise comparator")
+            "hashed memtables need a comparator that permits hashes")
     },
     rule!(Unsupported table_factory,
         |cf, _| cf.comparator.has_timestamps() && cf.table_factory.block_based().is_none(),

@@ -536,7 +536,13 @@ fn a_value_that_an_open_refuses_is_mended_in_a_file() {
             "index_block_search_type=kInterpolation",
             "index_block_search_type",
         ),
-        ("", "memtable_factory=prefix_hash:9", "", "memtable_factory"),
+        (
+            "",
+            "comparator=leveldb.BytewiseComparator.u64ts\nprefix_extractor=rocksdb.FixedPrefix.4\n\
+             memtable_factory=prefix_hash:9",
+            "",
+            "memtable_factory",
+        ),
         ("", "compression=kXpressCompression", "", "compression"),
         (
             "",

@@ -18,6 +18,19 @@ fn database(text: &str) -> Options {
 }
 
 #[test]
+fn memtables_hash_prefixes_only_with_a_prefix_extractor() {
+    for kind in ["prefix_hash", "hash_linkedlist"] {
+        let without = sanitized_family(&format!("memtable_factory={kind}"));
+        assert_eq!(without.memtable_factory.name(), "SkipListFactory");
+        let text = format!("memtable_factory={kind};prefix_extractor=rocksdb.FixedPrefix.4");
+        assert_ne!(
+            sanitized_family(&text).memtable_factory.name(),
+            "SkipListFactory"
+        );
+    }
+}
+
+#[test]
 fn open_fills_in_what_was_left_to_it() {
     let options = sanitized_family("");
     for (name, expected) in [
@@ -267,12 +280,9 @@ fn what_cannot_be_is_refused_by_name_and_value() {
             "writable_file_max_buffer_size=0",
         ),
         (
-            "memtable_factory=prefix_hash",
+            "memtable_factory=prefix_hash;prefix_extractor=rocksdb.FixedPrefix.4;\
+             comparator=leveldb.BytewiseComparator.u64ts",
             "memtable_factory=HashSkipListRepFactory",
-        ),
-        (
-            "memtable_factory=hash_linkedlist:7",
-            "memtable_factory=HashLinkListRepFactory",
         ),
         (
             "memtable_factory={id=hash_spdb;sorted_vector_limit=0;}",

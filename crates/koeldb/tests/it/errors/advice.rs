@@ -79,6 +79,10 @@ fn a_directory_with_files_of_others() {
         "Invalid argument: DIR: a database is created only in an empty directory, and this one \
          holds \"notes.txt\"; choose another directory, or move the files away",
     );
+    let db = Db::open(creating().set_creates_beside_files(true), dir.path()).unwrap();
+    drop(db);
+    Db::destroy(&creating(), dir.path()).unwrap();
+    assert_eq!(std::fs::read(dir.join("notes.txt")).unwrap(), b"mine");
 }
 
 #[test]
@@ -168,9 +172,9 @@ fn another_comparator() {
     assert_refused(
         &Options::new(),
         dir.path(),
-        "Invalid argument: column family 'default': leveldb.BytewiseComparator: does not match \
+        "Invalid argument: leveldb.BytewiseComparator: does not match \
          existing comparator rocksdb.ReverseBytewiseComparator; \
-         set the comparator of the column family to rocksdb.ReverseBytewiseComparator",
+         set the comparator of column family 'default' to rocksdb.ReverseBytewiseComparator",
     );
 }
 
@@ -437,6 +441,14 @@ fn databases_and_backups_confused() {
     let table = dir.join("backups/shared_checksum");
     let table = std::fs::read_dir(table).unwrap().next();
     assert!(table.is_none(), "the database is empty");
+    // RocksDB creates a database beside the backups, and both can be used.
+    let mut beside = creating();
+    beside.set_creates_beside_files(true);
+    drop(Db::open(&beside, dir.join("backups")).unwrap());
+    let backups = BackupEngine::open(dir.join("backups"), &how).unwrap();
+    assert_eq!(backups.backups().len(), 1);
+    drop(backups);
+    Db::destroy(&creating(), dir.join("backups")).unwrap();
     let current = dir.join("backups/private/1/CURRENT");
     std::fs::write(current, "MANIFEST-123456\n").unwrap();
     let backups = BackupEngine::open(dir.join("backups"), &how).unwrap();

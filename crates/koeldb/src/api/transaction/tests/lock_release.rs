@@ -61,6 +61,42 @@ impl Comparator for IgnoresCase {
     }
 }
 
+/// Orders keys bytewise, as a comparator of RocksDB that says nothing about equal keys.
+struct OwnBytewise;
+
+impl crate::Comparator for OwnBytewise {
+    fn name(&self) -> &str {
+        "own-bytewise"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        a.cmp(b)
+    }
+
+    fn permits_hashes(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn the_bytes_of_keys_are_locked_if_the_order_permits_hashes() {
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .set_comparator(OwnBytewise)
+        .set_transactions(&TransactionDbOptions::new())
+        .set_env(&Env::mem_env());
+    let db = Db::open(&options, "/own-bytewise").unwrap();
+    let mut first = db.transaction();
+    first.put("k", "1").unwrap();
+    let mut second = db.transaction();
+    assert!(second.put("k", "2").is_err());
+    second.put("K", "3").unwrap();
+    first.commit().unwrap();
+    second.commit().unwrap();
+    assert_eq!(db.get("k").unwrap().as_deref(), Some(&b"1"[..]));
+}
+
 #[test]
 fn keys_that_are_equal_in_different_bytes_are_refused_where_they_are_locked() {
     for is_pessimistic in [false, true] {
@@ -83,4 +119,34 @@ fn keys_that_are_equal_in_different_bytes_are_refused_where_they_are_locked() {
             assert_eq!(transaction.commit().unwrap_err().kind(), ErrorKind::Busy);
         }
     }
+}
+
+#[test]
+fn a_transaction_that_was_not_committed_is_as_before() {
+    let mut options = Options::new();
+    options
+        .create_if_missing(true)
+        .set_transactions(&TransactionDbOptions::new())
+        .set_env(&Env::mem_env());
+    let db = Db::open(&options, "/not-committed").unwrap();
+    let mut how = crate::TransactionOptions::new();
+    how.set_skip_prepare(false);
+    let mut transaction = db
+        .transaction_opt(&crate::WriteOptions::new(), &how)
+        .unwrap();
+    transaction.put("k", "1").unwrap();
+    for _ in 0..2 {
+        let error = transaction.try_commit().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    }
+    // The key is locked still.
+    assert!(db.transaction().put("k", "2").is_err());
+    transaction.prepare("name").unwrap().commit().unwrap();
+    assert_eq!(db.get("k").unwrap().as_deref(), Some(&b"1"[..]));
+    let mut transaction = db.transaction();
+    transaction.put("k", "3").unwrap();
+    transaction.try_commit().unwrap();
+    let mut other = db.transaction();
+    other.put("k", "4").unwrap();
+    other.commit().unwrap();
 }
