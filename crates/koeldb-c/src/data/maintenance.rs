@@ -127,3 +127,14 @@ pub(crate) fn wait_for_compact(db: &Db, options: &WaitOptions) -> Result<(), Fai
     }
     Ok(())
 }
+
+/// Keeps background work from starting, and waits for that which runs.
+pub(crate) fn pause_background_work(db: &Db) -> koeldb::Result<()> {
+    db.pause_background_work();
+    Ok(())
+}
+
+/// Reverts a pause.
+pub(crate) fn continue_background_work(db: &Db) -> koeldb::Result<()> {
+    db.continue_background_work()
+}

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use koeldb::fs::{Clock, SystemClock};
 use koeldb::{ReadTier, Snapshot, Switch};
 
-use crate::settings::write::{number_of, priority_of};
+use crate::settings::write::{UNKNOWN_ACTIVITY, number_of, priority_of};
 
 /// The options of a read (`rocksdb_readoptions_t`).
 #[derive(Clone, Default)]
@@ -22,9 +22,6 @@ pub(crate) struct ReadOptions {
     /// Kept without effect; none is RocksDB's unknown activity.
     io_activity: Option<i32>,
 }
-
-/// The number of the activity of reads that name none.
-const UNKNOWN_ACTIVITY: i32 = 0xff;
 
 macro_rules! forwarded {
     ($($set:ident, $get:ident: $type:ty = $engine_set:ident;)*) => {

@@ -6,13 +6,13 @@
 
 use koeldb::{
     BatchEntry, ColumnFamily, Db, LockMode, PinnedSlice, PreparedTransaction, Snapshot, WriteBatch,
-    WriteOptions,
 };
 
 use crate::boundary::Failure;
 use crate::data::iterator::Cursor;
 use crate::handle::{self, Handle};
 use crate::settings::read::ReadOptions;
+use crate::settings::write::WriteOptions;
 use crate::transactions::indexed_batch::IndexedBatch;
 use crate::transactions::options::{OptimisticOptions, TransactionOptions};
 
@@ -76,6 +76,32 @@ impl Transaction {
 
     pub(super) fn default_family(&self) -> ColumnFamily {
         self.db.default_cf().clone()
+    }
+}
+
+/// The operations of a transaction, which outlives this.
+pub(super) struct TransactionBatch(*mut Handle<Transaction>);
+
+impl TransactionBatch {
+    pub(super) fn new(transaction: *mut Handle<Transaction>) -> Self {
+        TransactionBatch(transaction)
+    }
+
+    /// Returns the batch; `None` if the transaction is not open.
+    pub(super) fn get(&self) -> Option<&koeldb::WriteBatchWithIndex> {
+        // SAFETY: the caller destroys the transaction after its batch.
+        let transaction = unsafe { handle::shared(self.0, "txn") }.ok()?;
+        transaction.open().ok().map(koeldb::Transaction::batch)
+    }
+
+    /// Returns the batch, to change it; `None` if the transaction is not open.
+    pub(super) fn get_mut(&mut self) -> Option<&mut koeldb::WriteBatchWithIndex> {
+        // SAFETY: the caller destroys the transaction after its batch, and uses only one of them.
+        let transaction = unsafe { handle::exclusive(self.0, "txn") }.ok()?;
+        transaction
+            .open_mut()
+            .ok()
+            .map(koeldb::Transaction::batch_mut)
     }
 }
 
@@ -435,5 +461,5 @@ pub(crate) fn rebuild_indexed(
     transaction: &mut Transaction,
     batch: &mut IndexedBatch,
 ) -> Result<(), Failure> {
-    rebuild(transaction, batch.inner.batch())
+    rebuild(transaction, batch.get().batch())
 }

@@ -378,6 +378,22 @@ impl Db {
         Ok(())
     }
 
+    /// Keeps flushes and compactions from starting, and waits for those that run.
+    ///
+    /// Calls that need one wait for [`Db::continue_background_work`], as do writes that stall. Each
+    /// call is reverted by one of that; a close ends the pause.
+    pub fn pause_background_work(&self) {
+        self.inner().background.pause_work();
+    }
+
+    /// Reverts one call of [`Db::pause_background_work`].
+    ///
+    /// # Errors
+    /// `InvalidArgument` if there is none to revert.
+    pub fn continue_background_work(&self) -> Result<()> {
+        self.inner().background.continue_work()
+    }
+
     /// Cancels the running manual compactions, waits for their end, and refuses new ones.
     ///
     /// They fail with `Incomplete`. Each call is taken back by one of

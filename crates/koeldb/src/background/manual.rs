@@ -90,9 +90,19 @@ impl Background {
             .store(*disabled > 0, Ordering::SeqCst);
     }
 
+    /// Whether a manual compaction runs.
+    pub(super) fn is_manual_running(&self) -> bool {
+        self.manual.running.load(Ordering::SeqCst) > 0
+    }
+
     /// Registers a running manual compaction; `Incomplete` while manual compactions are disabled.
+    ///
+    /// It waits while background work is paused.
     fn begin_manual(&self) -> Result<Running<'_>> {
-        self.manual.running.fetch_add(1, Ordering::SeqCst);
+        {
+            let _running = self.slots.wait_for_continue();
+            self.manual.running.fetch_add(1, Ordering::SeqCst);
+        }
         let running = Running(self);
         match self.manual.is_disabled.load(Ordering::SeqCst) {
             true => Err(canceled()),

@@ -9,6 +9,7 @@
 pub(crate) mod blob_garbage;
 mod compaction;
 mod flush;
+mod job_info;
 mod manual;
 mod merge;
 mod offers;
@@ -127,7 +128,7 @@ impl Background {
         let (flush_slots, compaction_slots) = self.slots();
         self.families.queue_expired();
         let mut running = self.slots.running();
-        if running.shut_down {
+        if running.shut_down || running.pauses > 0 {
             return;
         }
         self.start_flush(&mut running, flush_slots);
@@ -154,7 +155,7 @@ impl Background {
         }
         let (flush_slots, _) = self.slots();
         let mut running = self.slots.running();
-        if !running.shut_down {
+        if !running.shut_down && running.pauses == 0 {
             self.start_flush(&mut running, flush_slots);
         }
     }
@@ -211,6 +212,9 @@ impl Background {
     fn run_flush(self: &Arc<Self>) {
         let slot = self.slots.of_job(SlotKind::Flush);
         while !self.slots.cancelled.load(Ordering::Relaxed) && self.health.failure().is_none() {
+            if self.slots.running().pauses > 0 {
+                break;
+            }
             let Some(family) = self.families.family_to_flush() else {
                 break;
             };

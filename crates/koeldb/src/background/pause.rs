@@ -1,13 +1,44 @@
-//! Pauses of background jobs; a close ends all of them, a call of `Db::resume` some.
+//! Pauses of background jobs, by calls and before retries.
+//!
+//! A close ends all pauses before retries, a call of `Db::resume` some.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use koeldb_base::sync::lock_plain as lock;
+use koeldb_base::{Error, Result};
 
 use super::Background;
 
 impl Background {
+    /// Keeps flushes and compactions from starting, and waits for those that run.
+    ///
+    /// Each call is reverted by one of [`Background::continue_work`].
+    pub(crate) fn pause_work(&self) {
+        let mut running = self.slots.running();
+        running.pauses += 1;
+        while running.flushes + running.compactions > 0 || self.is_manual_running() {
+            running = self.slots.wait(running, Duration::from_millis(50));
+        }
+    }
+
+    /// Reverts one call of [`Background::pause_work`].
+    ///
+    /// # Errors
+    /// `InvalidArgument` if there is none.
+    pub(crate) fn continue_work(self: &Arc<Self>) -> Result<()> {
+        {
+            let mut running = self.slots.running();
+            let pauses = running.pauses.checked_sub(1);
+            running.pauses = pauses
+                .ok_or_else(|| Error::invalid_argument("Background work already unpaused"))?;
+        }
+        self.slots.notify();
+        self.schedule();
+        Ok(())
+    }
+
     /// Ends the pause after a failed compaction, because the user called `Db::resume`.
     pub(crate) fn retry_immediately(&self) {
         lock(&self.compaction_failures).pausing = None;

@@ -19,6 +19,8 @@ pub(crate) struct RunningJobs {
     pub(crate) compactions: u32,
     /// The number of running user calls that change the directory.
     foreground: u32,
+    /// The number of calls of `pause_background_work` that were not reverted.
+    pub(crate) pauses: u32,
     pub(crate) shut_down: bool,
 }
 
@@ -115,6 +117,15 @@ impl JobSlots {
         }
         let waited = self.changed.wait_timeout(running, limit);
         waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Waits until background work is not paused, or the database is being closed.
+    pub(crate) fn wait_for_continue(&self) -> MutexGuard<'_, RunningJobs> {
+        let mut running = self.running();
+        while running.pauses > 0 && !running.shut_down {
+            running = self.wait(running, Duration::from_millis(50));
+        }
+        running
     }
 
     /// Prevents new jobs, cancels running compactions, and waits for running jobs.
