@@ -23,18 +23,25 @@ pub(crate) fn create_from(contents: &[u8]) -> Option<WriteBatch> {
 
 /// Creates a batch with checksums of its entries if `protection_bytes_per_key` is not zero.
 ///
-/// Limits of the size and timestamps in the default column family are not served: there is no batch.
+/// The write of a batch of more than `max_bytes` fails; 0 is no limit. Timestamps in the default
+/// column family are not served: there is no batch.
 pub(crate) fn create_with_params(
     reserved_bytes: usize,
     max_bytes: usize,
     protection_bytes_per_key: usize,
     default_cf_ts_sz: usize,
 ) -> Option<WriteBatch> {
-    match (protection_bytes_per_key, max_bytes, default_cf_ts_sz) {
-        (0, 0, 0) => Some(WriteBatch::with_capacity_bytes(reserved_bytes)),
-        (8, 0, 0) => Some(WriteBatch::with_protection()),
-        _ => None,
+    if default_cf_ts_sz > 0 {
+        return None;
     }
+    let mut batch = match protection_bytes_per_key {
+        0 => WriteBatch::with_capacity_bytes(reserved_bytes),
+        _ => WriteBatch::with_protection(),
+    };
+    if max_bytes > 0 {
+        batch.set_max_bytes(max_bytes);
+    }
+    Some(batch)
 }
 
 /// Removes all entries and save points.

@@ -13,6 +13,8 @@ pub(crate) struct Options {
     pub(crate) inner: koeldb::Options,
     /// The first value that was refused.
     failure: Option<String>,
+    /// The texts of options that were refused, for those who read them back.
+    refused: BTreeMap<String, String>,
     /// Texts that C reads.
     lent: BTreeMap<&'static str, String>,
     pub(crate) sets: Sets,
@@ -36,6 +38,7 @@ impl From<koeldb::Options> for Options {
         Options {
             inner,
             failure: None,
+            refused: BTreeMap::new(),
             lent: BTreeMap::new(),
             sets: Sets::default(),
             attached: Attached::default(),
@@ -45,13 +48,22 @@ impl From<koeldb::Options> for Options {
 
 impl Named for Options {
     fn set_text(&mut self, name: &str, value: &str) {
-        if let Err(error) = self.inner.set_by_name(name, value) {
-            self.fail(error.status_text());
+        match self.inner.set_by_name(name, value) {
+            Ok(_) => {
+                self.refused.remove(name);
+            }
+            Err(error) => {
+                self.fail(error.status_text());
+                self.refused.insert(name.to_owned(), value.to_owned());
+            }
         }
     }
 
     fn text(&self, name: &str) -> koeldb::Result<String> {
-        self.inner.get_by_name(name)
+        match self.refused.get(name) {
+            Some(text) => Ok(text.clone()),
+            None => self.inner.get_by_name(name),
+        }
     }
 }
 

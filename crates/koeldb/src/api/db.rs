@@ -403,6 +403,8 @@ impl Db {
     }
 
     /// Reverts one call of [`Db::disable_manual_compaction`].
+    ///
+    /// As in RocksDB, the calls are counted: one that comes first reverts the next call of that.
     pub fn enable_manual_compaction(&self) {
         self.inner().background.enable_manual_compaction();
     }

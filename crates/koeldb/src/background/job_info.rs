@@ -126,13 +126,17 @@ pub(super) fn add_flushed(
     info.blob_files = blob_file_info(paths.directory(0), blob_files);
 }
 
-/// Describes the input tables of a plan.
+/// Describes the input tables of a plan; opens those that will be merged.
 fn input_info(family: &ColumnFamilyData, plan: &CompactionPlan) -> Vec<CompactionFileInfo> {
     let paths = family.tables.paths();
-    let files = plan.files();
-    files
-        .map(|(level, file)| file_info(paths, level, file, None))
-        .collect()
+    let info = |(level, file): (usize, &Arc<FileMeta>)| {
+        if !plan.trivial_move && !plan.deletion_only {
+            // The merge reports a failure.
+            let _ = family.tables.reader(file, level);
+        }
+        file_info(paths, level, file, None)
+    };
+    plan.files().map(info).collect()
 }
 
 /// Describes a table of a compaction; without `properties`, those of the open table are taken.

@@ -49,8 +49,8 @@ impl Manual<'_> {
 /// The number of running manual compactions, and whether manual compactions are disabled.
 #[derive(Debug, Default)]
 pub(super) struct ManualState {
-    /// The number of calls of `disable_manual_compaction` that were not reverted.
-    disabled: Mutex<u32>,
+    /// The number of calls of `disable_manual_compaction`, less those of `enable_manual_compaction`.
+    disabled: Mutex<i64>,
     /// Whether manual compactions are disabled; ends the running ones.
     is_disabled: AtomicBool,
     running: AtomicU32,
@@ -72,7 +72,11 @@ impl Background {
         {
             let mut disabled = lock(&self.manual.disabled);
             *disabled += 1;
-            self.manual.is_disabled.store(true, Ordering::SeqCst);
+            let is_disabled = *disabled > 0;
+            self.manual.is_disabled.store(is_disabled, Ordering::SeqCst);
+            if !is_disabled {
+                return;
+            }
         }
         self.slots.notify();
         while self.manual.running.load(Ordering::SeqCst) > 0 {
@@ -81,10 +85,10 @@ impl Background {
         }
     }
 
-    /// Ends one call of [`Background::disable_manual_compaction`]; they are enabled after the last.
+    /// Reverts one call of [`Background::disable_manual_compaction`], which may be still to come.
     pub(crate) fn enable_manual_compaction(&self) {
         let mut disabled = lock(&self.manual.disabled);
-        *disabled = disabled.saturating_sub(1);
+        *disabled -= 1;
         self.manual
             .is_disabled
             .store(*disabled > 0, Ordering::SeqCst);
