@@ -30,9 +30,7 @@ impl ExportMetadata {
         let files = export.files.into_iter();
         ExportMetadata {
             comparator: export.comparator,
-            files: LiveFiles(
-                files.map(LiveFile::of_export).collect(),
-            ),
+            files: LiveFiles(files.map(LiveFile::of_export).collect()),
         }
     }
 

@@ -2,12 +2,9 @@
 
 #![expect(unsafe_code, reason = "lends parts of objects of the caller")]
 
-use std::path::Path;
-
 use koeldb::{
-    BlobFileAdditionInfo, BlobFileGarbageInfo, ColumnFamilyOptions, Compression,
-    ExternalFileIngestionInfo, FlushJobInfo, FlushReason, MemtableInfo, SstFileReader,
-    StallCondition,
+    BlobFileAdditionInfo, BlobFileGarbageInfo, Compression, ExternalFileIngestionInfo,
+    FlushJobInfo, FlushReason, MemtableInfo, StallCondition,
 };
 
 use crate::handle::Handle;
@@ -200,7 +197,6 @@ pub(crate) struct Ingestion {
     family: Text,
     external: Text,
     internal: Text,
-    /// The properties of the table; `None` if it cannot be read with the usual comparator.
     properties: Option<Handle<TableProperties>>,
 }
 
@@ -211,7 +207,7 @@ impl From<&ExternalFileIngestionInfo> for Ingestion {
             family: Text::new(&info.column_family),
             external: Text::of_path(&info.external_file_path),
             internal: Text::of_path(&info.internal_file_path),
-            properties: properties_of(&info.internal_file_path),
+            properties: info.properties.as_ref().map(|of| Handle::new(of.into())),
         }
     }
 }
@@ -226,13 +222,6 @@ getters!(Ingestion {
 lent!(
     ingestion_table_properties(Ingestion) -> TableProperties = |of| of.properties.as_ref();
 );
-
-/// Reads the properties of a table, which the event does not have.
-fn properties_of(path: &Path) -> Option<Handle<TableProperties>> {
-    let table = SstFileReader::open(&ColumnFamilyOptions::new(), path).ok()?;
-    let properties = table.properties().ok()?;
-    Some(Handle::new((&properties).into()))
-}
 
 /// A condition of writes (`rocksdb_writestallcondition_t`), by its number in C.
 ///

@@ -88,7 +88,7 @@ int main(void) {
   CHECK(rocksdb_iter_value_slice(iterator).size == 1);
   rocksdb_iter_destroy(iterator);
   rocksdb_column_family_handle_destroy(family);
-  rocksdb_pause_background_work(db, &error);
+  rocksdb_end_trace(db, &error);
   FAILED(error, "Not implemented");
   rocksdb_close(db);
   rocksdb_readoptions_destroy(reading);

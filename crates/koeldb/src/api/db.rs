@@ -414,7 +414,16 @@ impl Db {
     /// # Errors
     /// The error that stopped background work; `TimedOut`.
     pub fn wait_for_compact(&self, timeout: Option<Duration>) -> Result<()> {
-        self.inner().background.wait_for_compact(timeout)
+        self.inner().background.wait_for_compact(timeout, false)
+    }
+
+    /// Like [`Db::wait_for_compact`]; `Aborted` while background work is paused.
+    ///
+    /// # Errors
+    /// See [`Db::wait_for_compact`]; `Aborted` between [`Db::pause_background_work`] and
+    /// [`Db::continue_background_work`].
+    pub fn wait_for_compact_unless_paused(&self, timeout: Option<Duration>) -> Result<()> {
+        self.inner().background.wait_for_compact(timeout, true)
     }
 
     /// Changes mutable options of the database atomically.

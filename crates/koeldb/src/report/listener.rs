@@ -240,6 +240,8 @@ pub struct ExternalFileIngestionInfo {
     pub global_seqno: SeqNo,
     /// The level of the table.
     pub level: usize,
+    /// The properties of the file.
+    pub properties: Option<SstFileProperties>,
 }
 
 /// A table written in the block-based format because the other format cannot hold its entries.
