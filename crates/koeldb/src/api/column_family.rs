@@ -8,7 +8,7 @@ mod timestamps;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use koeldb_base::error::WriteOutcome;
 use koeldb_base::{Error, PinnedSlice, Result};
@@ -20,6 +20,7 @@ use crate::options::{
     ColumnFamilyOptions, CompactRangeOptions, CompactionOptions, FlushOptions, WriteOptions,
 };
 use crate::read::ReadOptions;
+use crate::report::listener::CompactionJobInfo;
 use crate::read::{DbCursor, DbIterator, IteratorMode, MultiGetStream, PinnedSlices};
 use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::key_bounds::{IterateBounds, KeyBounds, PrefixRange};
@@ -576,7 +577,28 @@ impl ColumnFamily {
     ) -> Result<Vec<std::path::PathBuf>> {
         self.inner()
             .background
-            .compact_files(self.data(), files, output_level as usize, options)
+            .compact_files(self.data(), files, output_level as usize, options, None)
+    }
+
+    /// Like [`ColumnFamily::compact_files_opt`]; `report` gets what listeners are told at the end.
+    ///
+    /// It is `None` if the compaction did not begin.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::compact_files_opt`].
+    pub fn compact_files_reported(
+        &self,
+        files: &[std::path::PathBuf],
+        output_level: u32,
+        options: &CompactionOptions,
+        report: &mut Option<CompactionJobInfo>,
+    ) -> Result<Vec<std::path::PathBuf>> {
+        let place = Mutex::new(None);
+        let background = &self.inner().background;
+        let level = output_level as usize;
+        let made = background.compact_files(self.data(), files, level, options, Some(&place));
+        *report = place.into_inner().unwrap_or_else(PoisonError::into_inner);
+        made
     }
 
     /// Marks tables of `range` above the last level to be compacted (`SuggestCompactRange`).

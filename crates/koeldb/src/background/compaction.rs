@@ -1,11 +1,12 @@
 //! The execution of compaction plans: moving, dropping or merging tables, and the installation.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use koeldb_base::Result;
 use koeldb_base::codec::Compression;
 use koeldb_base::stats::{HistogramKind, Ticker};
+use koeldb_base::sync::lock_plain as lock;
 use koeldb_lsm::FileMeta;
 use koeldb_lsm::job::Fallback;
 use koeldb_lsm::pick::{CompactionPlan, CompactionReason};
@@ -42,6 +43,8 @@ pub(super) struct CompactionRequest<'a> {
     pub(super) blob_age_cutoff: Option<f64>,
     /// The job of another process that this one runs.
     pub(super) worker: Option<&'a WorkerJob>,
+    /// The place for what listeners are told at the end.
+    pub(super) report: Option<&'a Mutex<Option<CompactionJobInfo>>>,
 }
 
 impl CompactionRequest<'_> {
@@ -93,6 +96,9 @@ impl Background {
         info.stats.elapsed = info.elapsed;
         info.error = outcome.as_ref().err().cloned();
         self.context.notify(&Event::CompactionCompleted(&info));
+        if let Some(report) = request.report {
+            *lock(report) = Some(info.clone());
+        }
         family.end_compaction(&plan);
         drop(plan);
         family.queue(WorkKind::Compaction);
@@ -140,7 +146,10 @@ impl Background {
         self.count_compaction(family, plan, done.merge.as_ref());
         self.context
             .record_elapsed(HistogramKind::CompactionTime, begun);
-        self.add_result(info, family, plan, &done);
+        if self.tells(&request) {
+            self.add_result(info, family, plan, &done);
+        }
+        info.output_bytes = done.merge.as_ref().map_or(0, |merge| merge.totals.written);
         self.log_compaction(info, family, plan, done.merge.as_ref());
         self.notify_fallbacks(family, done.fallbacks);
         // A trivial move creates no files.

@@ -21,9 +21,14 @@ use crate::report::{
 use crate::state::column_family_data::ColumnFamilyData;
 
 impl Background {
+    /// Whether somebody is told of a compaction.
+    pub(super) fn tells(&self, request: &CompactionRequest<'_>) -> bool {
+        !self.context.listeners.is_empty() || request.report.is_some()
+    }
+
     /// Returns the description of a compaction that begins.
     ///
-    /// Without listeners, it lacks the input tables.
+    /// It lacks the input tables if nobody is told.
     pub(super) fn compaction_info(
         &self,
         family: &ColumnFamilyData,
@@ -33,9 +38,9 @@ impl Background {
         let (options, version) = (family.options(), family.version());
         let there = |(level, _): &(usize, _)| *level == plan.output_level;
         let input_files = plan.files().count();
-        let inputs = match self.context.listeners.is_empty() {
-            true => Vec::new(),
-            false => input_info(family, plan),
+        let inputs = match self.tells(request) {
+            true => input_info(family, plan),
+            false => Vec::new(),
         };
         CompactionJobInfo {
             column_family: family.name.to_string(),
@@ -71,8 +76,6 @@ impl Background {
     }
 
     /// Adds the result of a compaction to its description.
-    ///
-    /// Without listeners, only the size of the output is added.
     pub(super) fn add_result(
         &self,
         info: &mut CompactionJobInfo,
@@ -80,10 +83,6 @@ impl Background {
         plan: &CompactionPlan,
         done: &CarriedOut,
     ) {
-        info.output_bytes = done.merge.as_ref().map_or(0, |merge| merge.totals.written);
-        if self.context.listeners.is_empty() {
-            return;
-        }
         let paths = family.tables.paths();
         // A merge knows the properties of its tables.
         let properties = done.properties.iter().map(Some);

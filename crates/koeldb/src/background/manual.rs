@@ -23,6 +23,7 @@ use crate::options::{
     BottommostLevelCompaction, CancelToken, ColumnFamilyOptions, CompactRangeOptions,
     CompactionOptions, CompactionStyle,
 };
+use crate::report::listener::CompactionJobInfo;
 use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::key_bounds::KeyBounds;
 use crate::state::work_queue::WorkKind;
@@ -571,12 +572,15 @@ impl Background {
     }
 
     /// Compacts the named tables, and those between them, into `output_level`.
+    ///
+    /// What listeners are told at the end goes to `report`, too.
     pub(crate) fn compact_files(
         self: &Arc<Self>,
         family: &Arc<ColumnFamilyData>,
         files: &[PathBuf],
         output_level: usize,
         options: &CompactionOptions,
+        report: Option<&Mutex<Option<CompactionJobInfo>>>,
     ) -> Result<Vec<PathBuf>> {
         self.health.check_writable()?;
         let _foreground = self.slots.enter()?;
@@ -601,6 +605,7 @@ impl Background {
                 max_subcompactions: options.max_subcompactions,
                 compression: options.compression,
                 target_file_bytes: options.output_file_size_limit,
+                report,
                 ..CompactionRequest::default()
             },
             is_exclusive: false,

@@ -193,7 +193,7 @@ impl<'a> Merge<'a> {
             parts_max: jobs.parts_max(&self.options, plan, requested_parts),
             run_parts: &run_parts,
             verify_record_count: jobs.context.db_options.compaction_verify_record_count,
-            counts_input: !jobs.context.listeners.is_empty(),
+            counts_input: jobs.tells(&self.request),
         };
         let result = job.run()?;
         let written = (&*result.output.files, &*result.output.entry_hashes);
