@@ -50,7 +50,7 @@ impl Transaction {
         };
         Transaction {
             db: db.clone(),
-            write: (**write).clone(),
+            write: **write,
             options: options.clone(),
             state,
             name: None,

@@ -20,8 +20,8 @@ use crate::options::{
     ColumnFamilyOptions, CompactRangeOptions, CompactionOptions, FlushOptions, WriteOptions,
 };
 use crate::read::ReadOptions;
-use crate::report::listener::CompactionJobInfo;
 use crate::read::{DbCursor, DbIterator, IteratorMode, MultiGetStream, PinnedSlices};
+use crate::report::listener::CompactionJobInfo;
 use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::key_bounds::{IterateBounds, KeyBounds, PrefixRange};
 use crate::state::ttl;
@@ -575,9 +575,13 @@ impl ColumnFamily {
         output_level: u32,
         options: &CompactionOptions,
     ) -> Result<Vec<std::path::PathBuf>> {
-        self.inner()
-            .background
-            .compact_files(self.data(), files, output_level as usize, options, None)
+        self.inner().background.compact_files(
+            self.data(),
+            files,
+            output_level as usize,
+            options,
+            None,
+        )
     }
 
     /// Like [`ColumnFamily::compact_files_opt`]; `report` gets what listeners are told at the end.

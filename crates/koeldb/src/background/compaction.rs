@@ -1,7 +1,7 @@
 //! The execution of compaction plans: moving, dropping or merging tables, and the installation.
 
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use koeldb_base::Result;
 use koeldb_base::codec::Compression;
