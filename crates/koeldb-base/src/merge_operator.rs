@@ -333,6 +333,12 @@ impl<'a> Merger<'a> {
         self
     }
 
+    /// The source of values in blob files; `None` without one.
+    #[must_use]
+    pub fn blobs(&self) -> Option<&'a dyn FetchBlob> {
+        self.blobs
+    }
+
     /// Returns the value to which an entry of type `BlobIndex` refers.
     ///
     /// # Errors

@@ -199,6 +199,12 @@ impl<T> Cache<T> {
         self.sum(|shard| shard.len() as u64)
     }
 
+    /// The number of buckets in the hash tables of all shards.
+    #[must_use]
+    pub fn bucket_count(&self) -> u64 {
+        self.sum(|shard| shard.bucket_count() as u64)
+    }
+
     /// Whether there are no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -196,6 +196,11 @@ impl<T> Shard<T> {
         self.entries.len()
     }
 
+    /// The number of buckets in the hash index.
+    pub(crate) fn bucket_count(&self) -> usize {
+        self.entries.table.bucket_count()
+    }
+
     /// The counts, without the hits of lock-free lookups.
     pub(crate) fn counts(&self) -> CacheCounts {
         self.counts

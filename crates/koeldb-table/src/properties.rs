@@ -92,6 +92,12 @@ macro_rules! table_properties {
             pub smallest_seqno: Option<SeqNo>,
             /// The largest sequence number in the table, if it is recorded.
             pub largest_seqno: Option<SeqNo>,
+            /// The size of all data blocks before compression, without trailers. Not stored: 0 for a
+            /// table that was opened, and in formats without blocks.
+            pub uncompressed_data_bytes: u64,
+            /// The place of the global sequence number in the file of a block-based table, if it has
+            /// that property; 0 otherwise, and while the table is being built. Not stored.
+            pub global_seqno_offset: u64,
             /// Other properties, by name; some of them ([`names`]) are RocksDB's own.
             pub user_collected: BTreeMap<Vec<u8>, Vec<u8>>,
         }
@@ -104,6 +110,8 @@ macro_rules! table_properties {
                     $($text: Vec::new(),)*
                     smallest_seqno: None,
                     largest_seqno: None,
+                    uncompressed_data_bytes: 0,
+                    global_seqno_offset: 0,
                     user_collected: BTreeMap::new(),
                 }
             }

@@ -140,7 +140,8 @@ pub use report::listener::{
 };
 pub use report::stats_history::StatsHistoryEntry;
 pub use report::{
-    LogReport, RecoveryReport, ScrubReport, SettingWithoutEffect, SstFileProperties, StallCause,
+    BlobFileAdditionInfo, BlobFileGarbageInfo, CompactionFileInfo, CompactionJobStats, LogReport,
+    RecoveryReport, ScrubReport, SettingWithoutEffect, SstFileProperties, StallCause,
     StallCondition,
 };
 pub use state::key_bounds::{IterateBounds, KeyBounds, PrefixRange};

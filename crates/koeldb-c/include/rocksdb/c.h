@@ -536,6 +536,7 @@ void rocksdb_writebatch_iterate_cf_ld(rocksdb_writebatch_t* writebatch, void* st
 const char* rocksdb_writebatch_data(rocksdb_writebatch_t* writebatch, size_t* size);
 void rocksdb_writebatch_update_timestamps(rocksdb_writebatch_t* wb, const char* ts, size_t tslen, void* state, size_t (*get_ts_size)(void*, uint32_t), char** errptr);
 rocksdb_writebatch_wi_t* rocksdb_writebatch_wi_create(size_t reserved_bytes, unsigned char overwrite_keys);
+/* backup_index_comparator: may be null */
 rocksdb_writebatch_wi_t* rocksdb_writebatch_wi_create_with_params(rocksdb_comparator_t* backup_index_comparator, size_t reserved_bytes, unsigned char overwrite_key, size_t max_bytes, size_t protection_bytes_per_key);
 void rocksdb_writebatch_wi_destroy(rocksdb_writebatch_wi_t* writebatch_wi);
 void rocksdb_writebatch_wi_clear(rocksdb_writebatch_wi_t* writebatch_wi);

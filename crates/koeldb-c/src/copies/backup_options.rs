@@ -178,6 +178,7 @@ impl BackupEngineOptions {
                 .map_or(number, RateLimiter::bytes_per_second)
         };
         let mut options = koeldb::BackupEngineOptions::new();
+        options.set_allow_database_directory(true);
         options
             .set_share_table_files(values.share_table_files)
             .set_share_files_with_checksum(values.share_files_with_checksum)

@@ -45,5 +45,5 @@ pub(crate) fn export(
     family: &ColumnFamily,
     directory: &CStr,
 ) -> koeldb::Result<ExportMetadata> {
-    Ok(ExportMetadata::of(family.export(path(directory))?, family))
+    Ok(ExportMetadata::of(family.export(path(directory))?))
 }

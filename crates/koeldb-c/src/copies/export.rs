@@ -25,17 +25,12 @@ plain_options! {
 }
 
 impl ExportMetadata {
-    /// Returns the description of an export of `family`.
-    pub(crate) fn of(export: ExportedColumnFamily, family: &ColumnFamily) -> Self {
-        let live = family.live_files();
+    /// Returns the description of an export.
+    pub(crate) fn of(export: ExportedColumnFamily) -> Self {
         let files = export.files.into_iter();
         ExportMetadata {
             comparator: export.comparator,
-            files: LiveFiles(
-                files
-                    .map(|file| LiveFile::of_export(file, family, &live))
-                    .collect(),
-            ),
+            files: LiveFiles(files.map(LiveFile::of_export).collect()),
         }
     }
 

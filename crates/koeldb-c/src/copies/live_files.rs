@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use koeldb::{ColumnFamily, Db, ExportedFile};
+use koeldb::{Db, ExportedFile};
 
 use crate::copies::text::Text;
 
@@ -57,20 +57,15 @@ impl LiveFile {
         }
     }
 
-    /// Returns the description of an exported table of `family`.
+    /// Returns the description of an exported table, which is of no column family any more.
     ///
-    /// The numbers of entries are those of the live table that it was linked to.
-    pub(crate) fn of_export(
-        file: ExportedFile,
-        family: &ColumnFamily,
-        live: &[koeldb::LiveFile],
-    ) -> Self {
+    /// As in RocksDB, it does not tell the numbers of entries and deletions.
+    pub(crate) fn of_export(file: ExportedFile) -> Self {
         let bare = |name: &str| name.trim_start_matches('/').to_owned();
         let name = bare(&file.name);
-        let original = live.iter().find(|live| bare(&live.name) == name);
         let user_key = |key: &[u8]| key[..key.len().saturating_sub(FOOTER_BYTES)].to_vec();
         LiveFile {
-            family: Text::new(family.name()),
+            family: Text::default(),
             name: Text::new(format!("/{name}")),
             directory: Text::from(file.directory.as_path()),
             level: level(file.level),
@@ -79,8 +74,8 @@ impl LiveFile {
             largest_key: user_key(&file.largest),
             smallest_seqno: file.smallest_seqno,
             largest_seqno: file.largest_seqno,
-            entries: original.map_or(0, |live| live.entries),
-            deletions: original.map_or(0, |live| live.deletions),
+            entries: 0,
+            deletions: 0,
             internal_bounds: (file.smallest, file.largest),
             epoch: file.epoch,
         }

@@ -23,18 +23,25 @@ pub(crate) fn create_from(contents: &[u8]) -> Option<WriteBatch> {
 
 /// Creates a batch with checksums of its entries if `protection_bytes_per_key` is not zero.
 ///
-/// Limits of the size and timestamps in the default column family are not served: there is no batch.
+/// The write of a batch of more than `max_bytes` fails; 0 is no limit. Timestamps in the default
+/// column family are not served: there is no batch.
 pub(crate) fn create_with_params(
     reserved_bytes: usize,
     max_bytes: usize,
     protection_bytes_per_key: usize,
     default_cf_ts_sz: usize,
 ) -> Option<WriteBatch> {
-    match (protection_bytes_per_key, max_bytes, default_cf_ts_sz) {
-        (0, 0, 0) => Some(WriteBatch::with_capacity_bytes(reserved_bytes)),
-        (8, 0, 0) => Some(WriteBatch::with_protection()),
-        _ => None,
+    if default_cf_ts_sz > 0 {
+        return None;
     }
+    let mut batch = match protection_bytes_per_key {
+        0 => WriteBatch::with_capacity_bytes(reserved_bytes),
+        _ => WriteBatch::with_protection(),
+    };
+    if max_bytes > 0 {
+        batch.set_max_bytes(max_bytes);
+    }
+    Some(batch)
 }
 
 /// Removes all entries and save points.
@@ -146,7 +153,28 @@ pub(crate) fn verify_checksum(batch: &WriteBatch) -> koeldb::Result<()> {
 }
 
 /// Returns the size of the timestamps of a column family, by its id.
-type TimestampSize = Option<unsafe extern "C" fn(*mut c_void, u32) -> usize>;
+pub(crate) type TimestampSize = Option<unsafe extern "C" fn(*mut c_void, u32) -> usize>;
+
+/// Whether the keys of a column family have timestamps, which are of `length` bytes then.
+///
+/// # Safety
+/// The function takes the state.
+pub(crate) unsafe fn has_times(
+    state: *mut c_void,
+    size_of: TimestampSize,
+    family: u32,
+    length: usize,
+) -> Result<bool, Failure> {
+    let size_of = size_of.ok_or_else(|| Failure::argument("get_ts_size is null"))?;
+    // SAFETY: promised by the caller.
+    match unsafe { size_of(state, family) } {
+        0 => Ok(false),
+        size if size == length => Ok(true),
+        size => Err(Failure::argument(format!(
+            "timestamps of column family {family} have {size} bytes, not {length}"
+        ))),
+    }
+}
 
 /// Sets the timestamp of the keys of all column families that have timestamps.
 ///
@@ -163,24 +191,14 @@ pub(crate) unsafe fn update_timestamps(
     let batch = unsafe { handle::exclusive(batch, "wb")? };
     // SAFETY: promised by the caller.
     let time = unsafe { memory::bytes(time, length, "ts")? };
-    let size_of = size_of.ok_or_else(|| Failure::argument("get_ts_size is null"))?;
-    let has_times = |family: u32| {
-        // SAFETY: the caller's function, with its state.
-        match unsafe { size_of(state, family) } {
-            0 => Ok(false),
-            size if size == time.len() => Ok(true),
-            size => Err(Failure::argument(format!(
-                "timestamps of column family {family} have {size} bytes, not {}",
-                time.len()
-            ))),
-        }
-    };
+    let length = time.len();
     let time = timestamps::of(time)?;
     let mut contents = batch.data().to_vec();
     let begin = batch.data().as_ptr().addr();
     for entry in batch.iter() {
         let (family, keys) = dated_keys(&entry?);
-        if keys.is_empty() || !has_times(family)? {
+        // SAFETY: promised by the caller.
+        if keys.is_empty() || !unsafe { has_times(state, size_of, family, length)? } {
             continue;
         }
         for key in keys {
@@ -202,7 +220,7 @@ pub(crate) unsafe fn update_timestamps(
 }
 
 /// Returns the column family of an entry, and its keys.
-fn dated_keys<'a>(entry: &BatchEntry<'a>) -> (u32, Vec<&'a [u8]>) {
+pub(crate) fn dated_keys<'a>(entry: &BatchEntry<'a>) -> (u32, Vec<&'a [u8]>) {
     match *entry {
         BatchEntry::Put { cf, key, .. }
         | BatchEntry::Delete { cf, key }

@@ -96,7 +96,7 @@ impl FlushOptions {
 /// The options of a wait for background work (`rocksdb_wait_for_compact_options_t`).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WaitOptions {
-    abort_on_pause: bool,
+    pub(crate) abort_on_pause: bool,
     pub(crate) flush: bool,
     pub(crate) close_db: bool,
     pub(crate) wait_for_purge: bool,

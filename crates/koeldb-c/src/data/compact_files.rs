@@ -12,6 +12,7 @@ use crate::boundary::Failure;
 use crate::data::lists;
 use crate::handle::{self, Handle};
 use crate::memory;
+use crate::plugins::compaction_info::CompactionJob;
 
 /// The number that means no compression of its own.
 const NO_COMPRESSION: i32 = 0xff;
@@ -157,7 +158,7 @@ pub(crate) unsafe fn set_canceled(options: *mut Handle<FilesOptions>, canceled: 
 /// # Safety
 /// The rules of C.
 #[expect(clippy::too_many_arguments, reason = "those of C")]
-pub(crate) unsafe fn compact<I>(
+pub(crate) unsafe fn compact(
     db: *mut Handle<Db>,
     options: *const Handle<FilesOptions>,
     names: *const *const c_char,
@@ -166,7 +167,7 @@ pub(crate) unsafe fn compact<I>(
     output_path_id: i32,
     made: *mut *mut *mut c_char,
     made_count: *mut usize,
-    job_info: *mut I,
+    job_info: *mut Handle<CompactionJob>,
 ) -> Result<(), Failure> {
     let family = std::ptr::null_mut();
     // SAFETY: promised by the caller.
@@ -191,7 +192,7 @@ pub(crate) unsafe fn compact<I>(
 /// # Safety
 /// The rules of C.
 #[expect(clippy::too_many_arguments, reason = "those of C")]
-pub(crate) unsafe fn compact_cf<I>(
+pub(crate) unsafe fn compact_cf(
     db: *mut Handle<Db>,
     family: *mut Handle<ColumnFamily>,
     options: *const Handle<FilesOptions>,
@@ -201,7 +202,7 @@ pub(crate) unsafe fn compact_cf<I>(
     output_path_id: i32,
     made: *mut *mut *mut c_char,
     made_count: *mut usize,
-    job_info: *mut I,
+    job_info: *mut Handle<CompactionJob>,
 ) -> Result<(), Failure> {
     // SAFETY: promised by the caller.
     let db = unsafe { handle::shared(db, "db")? };
@@ -211,9 +212,8 @@ pub(crate) unsafe fn compact_cf<I>(
     let options = unsafe { handle::optional(options) };
     // SAFETY: promised by the caller.
     let names = unsafe { lists::texts(names, count, "input_file_names")? };
-    if !job_info.is_null() {
-        return Err(Failure::unserved("compact_files with compaction_job_info"));
-    }
+    // SAFETY: promised by the caller.
+    let job_info = unsafe { handle::exclusive(job_info, "compaction_job_info") }.ok();
     let defaults = FilesOptions::default();
     // SAFETY: promised by the caller.
     let options = unsafe { options.unwrap_or(&defaults).of_engine(output_path_id)? };
@@ -224,7 +224,18 @@ pub(crate) unsafe fn compact_cf<I>(
         .map(|name| memory::path(name).to_owned())
         .collect();
     let family = family.unwrap_or(db.default_cf());
-    let tables = family.compact_files_opt(&files, level, &options)?;
+    let mut report = None;
+    let tables = match job_info {
+        None => family.compact_files_opt(&files, level, &options),
+        Some(job_info) => {
+            let tables = family.compact_files_reported(&files, level, &options, &mut report);
+            if let Some(report) = &report {
+                *job_info = CompactionJob::from(report);
+            }
+            tables
+        }
+    };
+    let tables = tables?;
     // SAFETY: promised by the caller.
     unsafe { memory::set(made_count, if made.is_null() { 0 } else { tables.len() }) };
     if !made.is_null() {

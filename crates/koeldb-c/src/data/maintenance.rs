@@ -138,7 +138,10 @@ pub(crate) fn wait_for_compact(db: &Db, options: &WaitOptions) -> Result<(), Fai
     if options.flush {
         db.flush()?;
     }
-    db.wait_for_compact(options.limit())?;
+    match options.abort_on_pause {
+        true => db.wait_for_compact_unless_paused(options.limit())?,
+        false => db.wait_for_compact(options.limit())?,
+    }
     if options.close_db {
         db.close()?;
     }

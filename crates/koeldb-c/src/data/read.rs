@@ -346,6 +346,8 @@ pub(crate) unsafe fn key_may_exist_cf(
 
 /// Looks for a key in memory; what cannot be known counts as existing.
 ///
+/// As in RocksDB, the value of a key that does not exist counts as found: it is empty.
+///
 /// # Safety
 /// The places are null or may be written.
 unsafe fn may_exist(
@@ -368,7 +370,10 @@ unsafe fn may_exist(
         Ok(found) => found.is_some(),
         Err(error) => error.kind() != ErrorKind::NotFound,
     };
-    let found = answer.ok().flatten();
+    let found = match answer {
+        Ok(found) => Some(found.unwrap_or_default()),
+        Err(_) => None,
+    };
     // SAFETY: promised by the caller.
     unsafe { memory::set(value_found, u8::from(found.is_some())) };
     if let Some(found) = found.filter(|_| !value_found.is_null() && !value.is_null()) {

@@ -89,22 +89,25 @@ impl Updates {
 /// A file of the log (`rocksdb_wal_file_t`).
 pub(crate) struct WalFile {
     log: LogFile,
+    /// The sequence number of its first batch; 0 without one.
+    first_seqno: u64,
     /// The path below the directory of the logs, with a slash before it.
     path_name: CString,
 }
 
-impl From<LogFile> for WalFile {
-    fn from(log: LogFile) -> Self {
+impl WalFile {
+    fn new(db: &Db, log: LogFile) -> koeldb::Result<Self> {
         let mut path = match log.is_archived {
             true => b"/archive/".to_vec(),
             false => b"/".to_vec(),
         };
         let name = log.path.file_name().unwrap_or_default();
         path.extend_from_slice(name.as_bytes());
-        WalFile {
+        Ok(WalFile {
+            first_seqno: db.first_seqno_of_log(&log)?.unwrap_or_default(),
             log,
             path_name: CString::new(path).unwrap_or_default(),
-        }
+        })
     }
 }
 
@@ -117,6 +120,11 @@ impl WalFile {
     /// Returns the number of the file.
     pub(crate) fn number(&self) -> u64 {
         self.log.number
+    }
+
+    /// Returns the sequence number of the first batch; 0 without one.
+    pub(crate) fn first_seqno(&self) -> u64 {
+        self.first_seqno
     }
 
     /// Returns 0 for archived logs, 1 for live ones.
@@ -135,17 +143,23 @@ pub(crate) struct WalFiles(Vec<Handle<WalFile>>);
 
 /// Returns the files of the log, oldest first.
 pub(crate) fn files(db: &Db) -> koeldb::Result<WalFiles> {
-    let files = db.log_files()?.into_iter();
-    Ok(WalFiles(
-        files.map(|log| Handle::new(WalFile::from(log))).collect(),
-    ))
+    let mut files = Vec::new();
+    for log in db.log_files()? {
+        match WalFile::new(db, log) {
+            Ok(file) => files.push(Handle::new(file)),
+            // It was removed from the archive meanwhile.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(WalFiles(files))
 }
 
 /// Returns the file that the log is written to.
 pub(crate) fn current_file(db: &Db) -> Result<WalFile, Failure> {
     let live = db.log_files()?.into_iter().rfind(|log| !log.is_archived);
     let missing = || Failure::Text("NotFound: the database has no write-ahead log".to_owned());
-    live.map(WalFile::from).ok_or_else(missing)
+    Ok(WalFile::new(db, live.ok_or_else(missing)?)?)
 }
 
 /// Returns the number of files.

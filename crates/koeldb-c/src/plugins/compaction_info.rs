@@ -3,14 +3,15 @@
 #![expect(unsafe_code, reason = "lends parts of objects of the caller")]
 
 use std::fmt::Debug;
+use std::time::Duration;
 
-use koeldb::{CompactionJobInfo, SubcompactionJobInfo};
+use koeldb::{CompactionFileInfo, CompactionJobInfo, CompactionJobStats, SubcompactionJobInfo};
 
 use crate::boundary::Failure;
 use crate::handle::Handle;
 use crate::memory::ToC;
 
-use super::job_info::{getters, int, lent, table_name, thread_id};
+use super::job_info::{BlobFile, BlobGarbage, codec, getters, int, lent, thread_id};
 use super::table_properties::TableProperties;
 use super::text::Text;
 
@@ -39,24 +40,17 @@ pub(super) fn reason_number(reason: impl Debug) -> u32 {
 /// The reason of compactions that a call requested.
 pub(super) const MANUAL: u32 = 9;
 
-/// A table that a job has created.
-#[derive(Clone)]
-pub(super) struct CreatedTable {
-    pub(super) job_id: u64,
-    pub(super) number: u64,
-    pub(super) path: Text,
-    pub(super) properties: Option<TableProperties>,
-}
-
 /// A file of a compaction (`rocksdb_compaction_file_info_t`).
 pub(crate) struct FileInfo {
     level: i32,
     number: u64,
+    oldest_blob_file: u64,
 }
 
 getters!(FileInfo {
     level: i32 = |of| of.level;
     file_number: u64 = |of| of.number;
+    oldest_blob_file: u64 = |of| of.oldest_blob_file;
 });
 
 /// A file of a compaction, with its path.
@@ -65,39 +59,89 @@ struct File {
     info: Handle<FileInfo>,
 }
 
-impl File {
-    fn new(path: Text, level: usize, number: u64) -> Self {
-        let level = level.to_c();
+impl From<&CompactionFileInfo> for File {
+    fn from(file: &CompactionFileInfo) -> Self {
         File {
-            path,
-            info: Handle::new(FileInfo { level, number }),
+            path: Text::of_path(&file.path),
+            info: Handle::new(FileInfo {
+                level: file.level.to_c(),
+                number: file.file,
+                oldest_blob_file: file.oldest_blob_file,
+            }),
         }
     }
 }
 
 /// The figures of a compaction (`rocksdb_compaction_job_stats_t`).
-#[derive(Clone, Default)]
 pub(crate) struct JobStats {
-    elapsed_micros: u64,
-    input_files: usize,
-    input_files_there: usize,
-    output_files: usize,
-    input_bytes: u64,
-    output_bytes: u64,
-    output_records: u64,
-    is_manual: bool,
+    of: CompactionJobStats,
+    smallest: Text,
+    largest: Text,
+}
+
+/// The bytes of a key that figures have.
+const PREFIX_BYTES: usize = 8;
+
+impl From<&CompactionJobStats> for JobStats {
+    fn from(of: &CompactionJobStats) -> Self {
+        let prefix = |key: &Option<Vec<u8>>| {
+            let key = key.as_deref().unwrap_or_default();
+            Text::new(&key[..key.len().min(PREFIX_BYTES)])
+        };
+        JobStats {
+            smallest: prefix(&of.smallest_output_key),
+            largest: prefix(&of.largest_output_key),
+            of: of.clone(),
+        }
+    }
+}
+
+/// Returns a duration in microseconds.
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 getters!(JobStats {
-    elapsed_micros: u64 = |of| of.elapsed_micros;
-    num_input_files: usize = |of| of.input_files;
-    num_input_files_at_output_level: usize = |of| of.input_files_there;
-    num_output_files: usize = |of| of.output_files;
-    total_input_bytes: u64 = |of| of.input_bytes;
-    num_output_records: u64 = |of| of.output_records;
-    total_output_bytes: u64 = |of| of.output_bytes;
-    is_manual_compaction: bool = |of| of.is_manual;
+    elapsed_micros: u64 = |stats| micros(stats.of.elapsed);
+    cpu_micros: u64 = |stats| micros(stats.of.cpu);
+    num_input_records: u64 = |stats| stats.of.num_input_records;
+    // Every entry of the inputs is read.
+    has_accurate_num_input_records: bool = |_stats| true;
+    num_blobs_read: u64 = |stats| stats.of.num_blobs_read;
+    num_input_files: usize = |stats| stats.of.num_input_files;
+    num_input_files_trivially_moved: usize = |stats| stats.of.num_input_files_trivially_moved;
+    num_input_files_at_output_level: usize = |stats| stats.of.num_input_files_at_output_level;
+    num_output_records: u64 = |stats| stats.of.num_output_records;
+    num_output_files: usize = |stats| stats.of.num_output_files;
+    num_output_files_blob: usize = |stats| stats.of.num_output_blob_files;
+    is_full_compaction: bool = |stats| stats.of.is_full_compaction;
+    is_manual_compaction: bool = |stats| stats.of.is_manual_compaction;
+    is_remote_compaction: bool = |stats| stats.of.is_remote_compaction;
+    total_input_bytes: u64 = |stats| stats.of.input_bytes;
+    total_blob_bytes_read: u64 = |stats| stats.of.blob_bytes_read;
+    total_output_bytes: u64 = |stats| stats.of.output_bytes;
+    total_output_bytes_blob: u64 = |stats| stats.of.output_blob_bytes;
+    num_records_replaced: u64 = |stats| stats.of.num_records_replaced;
+    total_input_raw_key_bytes: u64 = |stats| stats.of.input_raw_key_bytes;
+    total_input_raw_value_bytes: u64 = |stats| stats.of.input_raw_value_bytes;
+    num_input_deletion_records: u64 = |stats| stats.of.num_input_deletion_records;
+    num_expired_deletion_records: u64 = |stats| stats.of.num_expired_deletion_records;
+    smallest_output_key_prefix: &[u8] = |stats| stats.smallest.bytes();
+    largest_output_key_prefix: &[u8] = |stats| stats.largest.bytes();
+    num_single_del_fallthru: u64 = |stats| stats.of.num_single_deletions_unmatched;
+    num_single_del_mismatch: u64 = |stats| stats.of.num_single_deletions_mismatched;
 });
+
+/// Returns the count of what never happens: no input is passed over unread, and no entry with a
+/// damaged key is written again.
+pub(crate) fn none(_: &JobStats) -> u64 {
+    0
+}
+
+/// Returns the count of damaged keys that were written again: none, as they fail a compaction.
+pub(crate) fn none_of_job(_: &CompactionJob) -> u64 {
+    0
+}
 
 /// A compaction (`rocksdb_compactionjobinfo_t`).
 pub(crate) struct CompactionJob {
@@ -107,11 +151,16 @@ pub(crate) struct CompactionJob {
     error: Option<koeldb::Error>,
     base_input_level: i32,
     output_level: i32,
+    level0_files: i32,
     reason: u32,
+    compression: u32,
+    blob_compression: u32,
     inputs: Vec<File>,
     outputs: Vec<File>,
     stats: Handle<JobStats>,
     properties: Vec<(Text, Handle<TableProperties>)>,
+    blob_files: Vec<Handle<BlobFile>>,
+    blob_garbage: Vec<Handle<BlobGarbage>>,
 }
 
 impl Default for CompactionJob {
@@ -123,34 +172,23 @@ impl Default for CompactionJob {
             error: None,
             base_input_level: 0,
             output_level: 0,
+            level0_files: 0,
             reason: 0,
+            compression: 0,
+            blob_compression: 0,
             inputs: Vec::new(),
             outputs: Vec::new(),
-            stats: Handle::new(JobStats::default()),
+            stats: Handle::new((&CompactionJobStats::default()).into()),
             properties: Vec::new(),
+            blob_files: Vec::new(),
+            blob_garbage: Vec::new(),
         }
     }
 }
 
-impl CompactionJob {
-    /// Describes a compaction that has created these tables.
-    ///
-    /// The engine tells the numbers of the inputs, not where they are: their paths are the names of
-    /// the files.
-    pub(super) fn new(info: &CompactionJobInfo, created: &[CreatedTable]) -> Self {
-        let there = info.inputs.iter().filter(|of| of.0 == info.output_level);
-        let reason = reason_number(info.reason);
-        let created = |number: &u64| {
-            let is_it =
-                |table: &&CreatedTable| (table.job_id, table.number) == (info.job_id, *number);
-            created.iter().find(is_it)
-        };
-        let path = |number: &u64| {
-            created(number).map_or_else(|| table_name(*number), |table| table.path.clone())
-        };
-        let outputs = info.outputs.iter();
-        let records = (outputs.clone().filter_map(created))
-            .filter_map(|table| Some(table.properties.as_ref()?.num_entries()));
+impl From<&CompactionJobInfo> for CompactionJob {
+    fn from(info: &CompactionJobInfo) -> Self {
+        let files = info.inputs.iter().chain(&info.outputs);
         CompactionJob {
             family: Text::new(&info.column_family),
             family_id: info.column_family_id,
@@ -158,32 +196,26 @@ impl CompactionJob {
             error: info.error.clone(),
             base_input_level: info.base_input_level.to_c(),
             output_level: info.output_level.to_c(),
-            reason,
-            stats: Handle::new(JobStats {
-                elapsed_micros: u64::try_from(info.elapsed.as_micros()).unwrap_or(u64::MAX),
-                input_files: info.inputs.len(),
-                input_files_there: there.count(),
-                output_files: info.outputs.len(),
-                input_bytes: info.input_bytes,
-                output_bytes: info.output_bytes,
-                output_records: records.sum(),
-                is_manual: reason == MANUAL,
-            }),
-            inputs: (info.inputs.iter())
-                .map(|(level, number)| File::new(table_name(*number), *level, *number))
-                .collect(),
-            properties: (outputs.clone().filter_map(created))
-                .filter_map(|table| {
-                    let properties = Handle::new(table.properties.clone()?);
-                    Some((table.path.clone(), properties))
+            level0_files: info.num_level0_files.to_c(),
+            reason: reason_number(info.reason),
+            compression: codec(info.compression),
+            blob_compression: codec(info.blob_compression),
+            inputs: info.inputs.iter().map(Into::into).collect(),
+            outputs: info.outputs.iter().map(Into::into).collect(),
+            stats: Handle::new((&info.stats).into()),
+            properties: files
+                .filter_map(|file| {
+                    let properties = file.properties.as_ref()?;
+                    Some((Text::of_path(&file.path), Handle::new(properties.into())))
                 })
                 .collect(),
-            outputs: outputs
-                .map(|number| File::new(path(number), info.output_level, *number))
-                .collect(),
+            blob_files: info.blob_files.iter().map(BlobFile::handle).collect(),
+            blob_garbage: info.blob_garbage.iter().map(BlobGarbage::handle).collect(),
         }
     }
+}
 
+impl CompactionJob {
     /// Fails as the compaction did.
     pub(crate) fn status(&self) -> Result<(), Failure> {
         self.error.clone().map_or(Ok(()), |error| Err(error.into()))
@@ -207,19 +239,25 @@ getters!(CompactionJob {
     cf_name: &[u8] = |of| of.family.bytes();
     thread_id: u64 = |_of| thread_id();
     job_id: i32 = |of| int(of.job_id);
+    num_l0_files: i32 = |of| of.level0_files;
     base_input_level: i32 = |of| of.base_input_level;
     output_level: i32 = |of| of.output_level;
     reason: u32 = |of| of.reason;
+    compression: u32 = |of| of.compression;
+    blob_compression: u32 = |of| of.blob_compression;
     // No function of C aborts compactions.
     is_aborted: bool = |_of| false;
     input_count: usize = |of| of.inputs.len();
     output_count: usize = |of| of.outputs.len();
     table_properties_count: usize = |of| of.properties.len();
-    elapsed_micros: u64 = |of| of.stats.get().elapsed_micros;
-    total_input_bytes: u64 = |of| of.stats.get().input_bytes;
-    total_output_bytes: u64 = |of| of.stats.get().output_bytes;
-    output_records: u64 = |of| of.stats.get().output_records;
-    inputs_at_output_level: usize = |of| of.stats.get().input_files_there;
+    blob_file_count: usize = |of| of.blob_files.len();
+    blob_garbage_count: usize = |of| of.blob_garbage.len();
+    elapsed_micros: u64 = |of| of.stats.get().elapsed_micros();
+    input_records: u64 = |of| of.stats.get().num_input_records();
+    total_input_bytes: u64 = |of| of.stats.get().total_input_bytes();
+    total_output_bytes: u64 = |of| of.stats.get().total_output_bytes();
+    output_records: u64 = |of| of.stats.get().num_output_records();
+    inputs_at_output_level: usize = |of| of.stats.get().num_input_files_at_output_level();
 });
 
 lent!(
@@ -237,12 +275,16 @@ lent!(
             let found = of.properties.iter().find(|(path, _)| path.bytes() == name);
             found.map(|(_, properties)| properties)
         };
+    blob_file_at(CompactionJob, at: usize) -> BlobFile = |of| of.blob_files.get(at);
+    blob_garbage_at(CompactionJob, at: usize) -> BlobGarbage = |of| of.blob_garbage.get(at);
+    part_stats(Subcompaction) -> JobStats = |of| Some(&of.stats);
 );
 
 /// A part of a compaction (`rocksdb_subcompactionjobinfo_t`).
 pub(crate) struct Subcompaction {
     info: SubcompactionJobInfo,
     family: Text,
+    stats: Handle<JobStats>,
 }
 
 impl From<&SubcompactionJobInfo> for Subcompaction {
@@ -250,7 +292,18 @@ impl From<&SubcompactionJobInfo> for Subcompaction {
         Subcompaction {
             info: info.clone(),
             family: Text::new(&info.column_family),
+            stats: Handle::new((&info.stats).into()),
         }
+    }
+}
+
+impl Subcompaction {
+    /// Fails as the part did.
+    pub(crate) fn status(&self) -> Result<(), Failure> {
+        self.info
+            .error
+            .clone()
+            .map_or(Ok(()), |error| Err(error.into()))
     }
 }
 
@@ -263,4 +316,6 @@ getters!(Subcompaction {
     base_input_level: i32 = |of| of.info.base_input_level.to_c();
     output_level: i32 = |of| of.info.output_level.to_c();
     reason: u32 = |of| reason_number(of.info.reason);
+    compression: u32 = |of| codec(of.info.compression);
+    blob_compression: u32 = |of| codec(of.info.blob_compression);
 });

@@ -118,6 +118,7 @@ getters!(JobInfo {
     output_level: i32 = |of| of.info.output_level.to_c();
     is_manual: bool = |of| reason_number(of.info.reason) == MANUAL;
     is_bottommost: bool = |of| of.info.is_bottommost;
+    is_full: bool = |of| of.info.is_full_compaction;
 });
 
 /// A service (`rocksdb_compactionservice_t`).

@@ -2,11 +2,9 @@
 
 #![expect(unsafe_code, reason = "lends parts of objects of the caller")]
 
-use std::path::Path;
-
 use koeldb::{
-    ColumnFamilyOptions, ExternalFileIngestionInfo, FlushJobInfo, FlushReason, MemtableInfo,
-    SstFileReader, StallCondition,
+    BlobFileAdditionInfo, BlobFileGarbageInfo, Compression, ExternalFileIngestionInfo,
+    FlushJobInfo, FlushReason, MemtableInfo, StallCondition,
 };
 
 use crate::handle::Handle;
@@ -57,18 +55,78 @@ pub(super) fn int(number: u64) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
 
-/// Returns the name of a table's file, where its directory is not known.
-pub(super) fn table_name(number: u64) -> Text {
-    Text::new(format!("{number:06}.sst"))
+/// Returns the number of a codec in C.
+pub(super) fn codec(of: Compression) -> u32 {
+    u32::from(of.to_byte())
 }
+
+/// A blob file that a job wrote (`rocksdb_blob_file_addition_info_t`).
+pub(crate) struct BlobFile {
+    info: BlobFileAdditionInfo,
+    path: Text,
+}
+
+impl BlobFile {
+    /// Describes a blob file.
+    pub(super) fn handle(info: &BlobFileAdditionInfo) -> Handle<Self> {
+        Handle::new(BlobFile {
+            info: info.clone(),
+            path: Text::of_path(&info.path),
+        })
+    }
+}
+
+getters!(BlobFile {
+    path: &[u8] = |of| of.path.bytes();
+    number: u64 = |of| of.info.file;
+    count: u64 = |of| of.info.blob_count;
+    bytes: u64 = |of| of.info.blob_bytes;
+});
+
+/// What became garbage in a blob file (`rocksdb_blob_file_garbage_info_t`).
+pub(crate) struct BlobGarbage {
+    info: BlobFileGarbageInfo,
+    path: Text,
+}
+
+impl BlobGarbage {
+    /// Describes the garbage of a blob file.
+    pub(super) fn handle(info: &BlobFileGarbageInfo) -> Handle<Self> {
+        Handle::new(BlobGarbage {
+            info: info.clone(),
+            path: Text::of_path(&info.path),
+        })
+    }
+}
+
+getters!(BlobGarbage {
+    path: &[u8] = |of| of.path.bytes();
+    number: u64 = |of| of.info.file;
+    count: u64 = |of| of.info.garbage_blob_count;
+    bytes: u64 = |of| of.info.garbage_blob_bytes;
+});
 
 /// A flush (`rocksdb_flushjobinfo_t`).
 pub(crate) struct FlushJob {
-    pub(super) info: FlushJobInfo,
-    pub(super) family: Text,
+    info: FlushJobInfo,
+    family: Text,
     /// The path of the table; empty as long as there is none.
-    pub(super) path: Text,
-    pub(super) properties: Option<Handle<TableProperties>>,
+    path: Text,
+    properties: Option<Handle<TableProperties>>,
+    blob_files: Vec<Handle<BlobFile>>,
+}
+
+impl From<&FlushJobInfo> for FlushJob {
+    fn from(info: &FlushJobInfo) -> Self {
+        let properties = info.properties.as_ref();
+        FlushJob {
+            info: info.clone(),
+            family: Text::new(&info.column_family),
+            path: info.path.as_deref().map(Text::of_path).unwrap_or_default(),
+            properties: properties.map(|properties| Handle::new(properties.into())),
+            blob_files: info.blob_files.iter().map(BlobFile::handle).collect(),
+        }
+    }
 }
 
 getters!(FlushJob {
@@ -76,6 +134,7 @@ getters!(FlushJob {
     cf_name: &[u8] = |of| of.family.bytes();
     file_path: &[u8] = |of| of.path.bytes();
     file_number: u64 = |of| of.info.file.unwrap_or(0);
+    oldest_blob_file: u64 = |of| of.info.oldest_blob_file;
     thread_id: u64 = |_of| thread_id();
     job_id: i32 = |of| int(of.info.job_id);
     triggered_writes_slowdown: bool = |of| of.info.triggered_writes_slowdown;
@@ -83,10 +142,13 @@ getters!(FlushJob {
     smallest_seqno: u64 = |of| of.info.smallest_seqno;
     largest_seqno: u64 = |of| of.info.largest_seqno;
     reason: u32 = |of| flush_reason(of.info.reason);
+    blob_compression: u32 = |of| codec(of.info.blob_compression);
+    blob_file_count: usize = |of| of.blob_files.len();
 });
 
 lent!(
     flush_table_properties(FlushJob) -> TableProperties = |of| of.properties.as_ref();
+    flush_blob_file_at(FlushJob, at: usize) -> BlobFile = |of| of.blob_files.get(at);
 );
 
 /// Returns the number of a reason in C.
@@ -107,6 +169,7 @@ fn flush_reason(reason: FlushReason) -> u32 {
 pub(crate) struct Memtable {
     info: MemtableInfo,
     family: Text,
+    newest_timestamp: Text,
 }
 
 impl From<&MemtableInfo> for Memtable {
@@ -114,6 +177,7 @@ impl From<&MemtableInfo> for Memtable {
         Memtable {
             info: info.clone(),
             family: Text::new(&info.column_family),
+            newest_timestamp: info.newest_timestamp.map(Text::new).unwrap_or_default(),
         }
     }
 }
@@ -121,6 +185,8 @@ impl From<&MemtableInfo> for Memtable {
 getters!(Memtable {
     cf_name: &[u8] = |of| of.family.bytes();
     first_seqno: u64 = |of| of.info.first_seqno;
+    earliest_seqno: u64 = |of| of.info.earliest_seqno;
+    newest_timestamp: &[u8] = |of| of.newest_timestamp.bytes();
     num_entries: u64 = |of| of.info.num_entries;
     num_deletes: u64 = |of| of.info.num_deletes;
 });
@@ -131,7 +197,6 @@ pub(crate) struct Ingestion {
     family: Text,
     external: Text,
     internal: Text,
-    /// The properties of the table; `None` if it cannot be read with the usual comparator.
     properties: Option<Handle<TableProperties>>,
 }
 
@@ -142,7 +207,7 @@ impl From<&ExternalFileIngestionInfo> for Ingestion {
             family: Text::new(&info.column_family),
             external: Text::of_path(&info.external_file_path),
             internal: Text::of_path(&info.internal_file_path),
-            properties: properties_of(&info.internal_file_path),
+            properties: info.properties.as_ref().map(|of| Handle::new(of.into())),
         }
     }
 }
@@ -157,13 +222,6 @@ getters!(Ingestion {
 lent!(
     ingestion_table_properties(Ingestion) -> TableProperties = |of| of.properties.as_ref();
 );
-
-/// Reads the properties of a table, which the event does not have.
-fn properties_of(path: &Path) -> Option<Handle<TableProperties>> {
-    let table = SstFileReader::open(&ColumnFamilyOptions::new(), path).ok()?;
-    let properties = table.properties().ok()?;
-    Some(Handle::new((&properties).into()))
-}
 
 /// A condition of writes (`rocksdb_writestallcondition_t`), by its number in C.
 ///

@@ -1,7 +1,6 @@
 //! Listeners of functions.
 //!
-//! An event comes in the thread in which it happens. Tables that a job creates are reported before
-//! the end of the job, in its thread: there the listener learns their paths and properties.
+//! An event comes in the thread in which it happens.
 
 #![expect(unsafe_code, reason = "calls functions of the caller")]
 
@@ -11,7 +10,7 @@ use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, ThreadId};
 
-use koeldb::{Event, FlushJobInfo, TableFileCreationInfo};
+use koeldb::Event;
 
 use crate::boundary::Failure;
 use crate::functions::callbacks::{
@@ -23,9 +22,8 @@ use crate::handle::{self, Handle};
 use crate::settings::options::Options;
 
 use super::callbacks::{Destructor, State, given, needed};
-use super::compaction_info::{CompactionJob, CreatedTable, Subcompaction};
-use super::job_info::{FlushJob, Ingestion, Memtable, Stall, table_name};
-use super::text::Text;
+use super::compaction_info::{CompactionJob, Subcompaction};
+use super::job_info::{FlushJob, Ingestion, Memtable, Stall};
 
 /// A listener (`rocksdb_eventlistener_t`).
 ///
@@ -58,16 +56,9 @@ impl Status {
     }
 }
 
-/// The job that runs in a thread.
-struct Job {
-    /// The number of the reason of its errors in C.
-    error_reason: u32,
-    created: Vec<CreatedTable>,
-}
-
-/// The jobs of all threads.
+/// The number of the reason in C of errors of the job that runs in a thread, by thread.
 #[derive(Default)]
-struct Jobs(Mutex<HashMap<ThreadId, Job>>);
+struct Jobs(Mutex<HashMap<ThreadId, u32>>);
 
 /// The number of the reason of errors of flushes in C.
 const FLUSH: u32 = 0;
@@ -83,40 +74,17 @@ const MANIFEST: u32 = 4;
 
 impl Jobs {
     /// Calls `change` with all jobs and the id of this thread.
-    fn with<R>(&self, change: impl FnOnce(&mut HashMap<ThreadId, Job>, ThreadId) -> R) -> R {
+    fn with<R>(&self, change: impl FnOnce(&mut HashMap<ThreadId, u32>, ThreadId) -> R) -> R {
         let mut jobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut jobs, thread::current().id())
     }
 
     fn begin(&self, error_reason: u32) {
-        self.with(|jobs, thread| {
-            jobs.insert(
-                thread,
-                Job {
-                    error_reason,
-                    created: Vec::new(),
-                },
-            )
-        });
+        self.with(|jobs, thread| jobs.insert(thread, error_reason));
     }
 
-    fn created(&self, info: &TableFileCreationInfo) {
-        self.with(|jobs, thread| {
-            if let Some(job) = jobs.get_mut(&thread) {
-                job.created.push(CreatedTable {
-                    job_id: info.job_id,
-                    number: info.file,
-                    path: Text::of_path(&info.path),
-                    properties: info.properties.as_ref().map(Into::into),
-                });
-            }
-        });
-    }
-
-    /// Ends the job of this thread, and returns its tables.
-    fn end(&self) -> Vec<CreatedTable> {
-        let job = self.with(|jobs, thread| jobs.remove(&thread));
-        job.map_or_else(Vec::new, |job| job.created)
+    fn end(&self) {
+        self.with(|jobs, thread| jobs.remove(&thread));
     }
 
     /// Returns the number of the reason of an error in C.
@@ -125,27 +93,8 @@ impl Jobs {
         if file.is_some_and(|name| name.to_string_lossy().starts_with("MANIFEST")) {
             return MANIFEST;
         }
-        self.with(|jobs, thread| jobs.get(&thread).map_or(WRITE, |job| job.error_reason))
+        self.with(|jobs, thread| jobs.get(&thread).copied().unwrap_or(WRITE))
     }
-}
-
-/// Describes a flush that has created these tables.
-fn flush_job(info: &FlushJobInfo, created: Vec<CreatedTable>) -> Handle<FlushJob> {
-    let is_it =
-        |table: &CreatedTable| table.job_id == info.job_id && info.file == Some(table.number);
-    let created = created.into_iter().find(is_it);
-    let name = info.file.map(table_name).unwrap_or_default();
-    let (path, properties) = match created {
-        Some(table) => (table.path, table.properties),
-        None => (name, None),
-    };
-    Handle::new(FlushJob {
-        info: info.clone(),
-        family: Text::new(&info.column_family),
-        path,
-        properties: properties
-            .map(|of| Handle::new(of.with_seqnos(info.smallest_seqno, info.largest_seqno))),
-    })
 }
 
 impl koeldb::EventListener for Listener {
@@ -153,19 +102,18 @@ impl koeldb::EventListener for Listener {
         let of = &*self.0;
         let state = of.state.get();
         match event {
-            Event::TableFileCreated(info) => of.jobs.created(info),
             Event::FlushBegin(info) => {
                 of.jobs.begin(FLUSH);
                 if let Some(call) = of.flush_begin {
-                    let info = flush_job(info, Vec::new());
+                    let info = Handle::new(FlushJob::from(*info));
                     // SAFETY: the function takes this state and borrows the object.
                     unsafe { call(state, ptr::null_mut(), &raw const info) };
                 }
             }
             Event::FlushCompleted(info) => {
-                let created = of.jobs.end();
+                of.jobs.end();
                 if let Some(call) = of.flush_completed {
-                    let info = flush_job(info, created);
+                    let info = Handle::new(FlushJob::from(*info));
                     // SAFETY: the function takes this state and borrows the object.
                     unsafe { call(state, ptr::null_mut(), &raw const info) };
                 }
@@ -173,15 +121,15 @@ impl koeldb::EventListener for Listener {
             Event::CompactionBegin(info) => {
                 of.jobs.begin(COMPACTION);
                 if let Some(call) = of.compaction_begin {
-                    let info = Handle::new(CompactionJob::new(info, &[]));
+                    let info = Handle::new(CompactionJob::from(*info));
                     // SAFETY: the function takes this state and borrows the object.
                     unsafe { call(state, ptr::null_mut(), &raw const info) };
                 }
             }
             Event::CompactionCompleted(info) => {
-                let created = of.jobs.end();
+                of.jobs.end();
                 if let Some(call) = of.compaction_completed {
-                    let info = Handle::new(CompactionJob::new(info, &created));
+                    let info = Handle::new(CompactionJob::from(*info));
                     // SAFETY: the function takes this state and borrows the object.
                     unsafe { call(state, ptr::null_mut(), &raw const info) };
                 }

@@ -54,6 +54,11 @@ impl Override {
         }
     }
 
+    /// Sets the environment of the files of the job and of its database.
+    pub(crate) fn set_env(&mut self, env: Option<&koeldb::Env>) {
+        crate::settings::objects::set_env(&mut self.0, env);
+    }
+
     pub(crate) fn set_logger(&mut self, logger: Option<&Logger>) {
         logger::set(&mut self.0, logger);
     }

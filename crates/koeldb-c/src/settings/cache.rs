@@ -98,3 +98,13 @@ pub(crate) fn usage(cache: &Cache) -> u64 {
 pub(crate) fn pinned_usage(cache: &Cache) -> u64 {
     cache.get_pinned_usage()
 }
+
+/// Returns the number of entries.
+pub(crate) fn occupancy(cache: &Cache) -> u64 {
+    cache.get_occupancy_count()
+}
+
+/// Returns the number of places in the table of entries.
+pub(crate) fn table_addresses(cache: &Cache) -> u64 {
+    cache.get_table_address_count()
+}

@@ -111,6 +111,10 @@ impl Buffers {
         self.inner.get_mutable_usage()
     }
 
+    pub(crate) fn reserved_in_cache(&self) -> u64 {
+        self.inner.get_reserved_in_cache()
+    }
+
     pub(crate) fn size(&self) -> u64 {
         self.inner.get_buffer_size()
     }

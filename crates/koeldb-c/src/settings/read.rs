@@ -18,8 +18,9 @@ pub(crate) struct ReadOptions {
     /// Kept without effect: a snapshot keeps no files, so that its iterators need no refresh.
     auto_refresh: bool,
     merge_operand_threshold: Option<usize>,
-    pub(crate) has_table_filter: bool,
     request_id: Option<Vec<u8>>,
+    timestamp: Option<Vec<u8>>,
+    iter_start_ts: Option<Vec<u8>>,
     /// Kept without effect; none is RocksDB's unknown activity.
     io_activity: Option<i32>,
 }
@@ -165,12 +166,30 @@ impl ReadOptions {
 
     /// Sets the time of what is read, or none.
     pub(crate) fn set_timestamp(&mut self, timestamp: Option<&[u8]>) {
-        self.inner.set_timestamp(timestamp.map(eight));
+        self.timestamp = timestamp.map(<[u8]>::to_vec);
+        self.apply_timestamps();
     }
 
     /// Sets the time of the oldest versions that iterators show, or none.
     pub(crate) fn set_iter_start_ts(&mut self, timestamp: Option<&[u8]>) {
-        self.inner.set_iter_start_ts(timestamp.map(eight));
+        self.iter_start_ts = timestamp.map(<[u8]>::to_vec);
+        self.apply_timestamps();
+    }
+
+    /// Sets the timestamps of the engine, which have 8 bytes.
+    ///
+    /// With others, reads fail: a start needs a timestamp, too.
+    fn apply_timestamps(&mut self) {
+        let eight = |time: &Option<Vec<u8>>| {
+            let time = time.as_deref().map(koeldb::Timestamp::try_from);
+            time.transpose()
+        };
+        let (timestamp, start) = match (eight(&self.timestamp), eight(&self.iter_start_ts)) {
+            (Ok(timestamp), Ok(start)) => (timestamp, start),
+            _ => (None, Some(koeldb::Timestamp::default())),
+        };
+        self.inner.set_timestamp(timestamp);
+        self.inner.set_iter_start_ts(start);
     }
 
     pub(crate) fn set_merge_threshold(&mut self, count: usize) {
@@ -208,10 +227,4 @@ impl ReadOptions {
     pub(crate) fn get_request_id(&self) -> Option<&[u8]> {
         self.request_id.as_deref()
     }
-}
-
-/// A timestamp; those of the engine have 8 bytes, and setters cannot fail otherwise than by a panic.
-fn eight(bytes: &[u8]) -> koeldb::Timestamp {
-    let timestamp = bytes.try_into();
-    timestamp.expect("timestamps have 8 bytes")
 }

@@ -1,52 +1,100 @@
 //! Indexed batches, which are read before they are written.
 
-use crate::data::iterator::Cursor;
-use koeldb::{BatchEntry, ColumnFamily, Db, PinnedSlice, WriteBatchWithIndex, WriteOptions};
+use koeldb::{BatchEntry, ColumnFamily, Db, KeyOrder, PinnedSlice, WriteBatchWithIndex};
 
 use crate::boundary::Failure;
+use crate::data::iterator::Cursor;
+use crate::handle::{self, Handle};
+use crate::plugins::comparator::Comparator;
 use crate::settings::options::Options;
 use crate::settings::read::ReadOptions;
+use crate::transactions::transaction::{Transaction, TransactionBatch};
 
 /// An indexed batch (`rocksdb_writebatch_wi_t`).
 pub(crate) struct IndexedBatch {
-    pub(crate) inner: WriteBatchWithIndex,
+    own: WriteBatchWithIndex,
+    /// The transaction whose operations these are.
+    of: Option<TransactionBatch>,
+}
+
+impl IndexedBatch {
+    fn new(own: WriteBatchWithIndex) -> Self {
+        IndexedBatch { own, of: None }
+    }
+
+    /// Returns the batch; that of a transaction that has ended is empty.
+    pub(crate) fn get(&self) -> &WriteBatchWithIndex {
+        let of = self.of.as_ref().and_then(TransactionBatch::get);
+        of.unwrap_or(&self.own)
+    }
+
+    /// Returns the batch, to change it.
+    pub(crate) fn get_mut(&mut self) -> &mut WriteBatchWithIndex {
+        let of = self.of.as_mut().and_then(TransactionBatch::get_mut);
+        of.unwrap_or(&mut self.own)
+    }
 }
 
 /// Creates an indexed batch; the size that is reserved changes nothing.
 pub(crate) fn create(_: usize, overwrite_keys: bool) -> IndexedBatch {
-    IndexedBatch {
-        inner: WriteBatchWithIndex::new(overwrite_keys),
+    IndexedBatch::new(WriteBatchWithIndex::new(overwrite_keys))
+}
+
+/// Creates an indexed batch whose keys without a column family have the order of `comparator`.
+///
+/// The write of a batch of more than `bytes_max` fails; 0 is no limit. The checksums of keys would
+/// guard the memory of the batch alone.
+pub(crate) fn create_with_params(
+    comparator: Option<&Comparator>,
+    _: usize,
+    overwrite_keys: bool,
+    bytes_max: usize,
+    _: usize,
+) -> IndexedBatch {
+    let order = comparator.map_or(KeyOrder::Bytewise, |of| KeyOrder::new(of.clone()));
+    let mut batch = WriteBatchWithIndex::with_order(overwrite_keys, order);
+    if bytes_max > 0 {
+        batch.set_max_bytes(bytes_max);
     }
+    IndexedBatch::new(batch)
+}
+
+/// Returns the operations of a transaction as a batch, which changes them.
+pub(crate) fn of_transaction(transaction: *mut Handle<Transaction>) -> *mut Handle<IndexedBatch> {
+    handle::give(IndexedBatch {
+        own: WriteBatchWithIndex::new(true),
+        of: Some(TransactionBatch::new(transaction)),
+    })
 }
 
 /// Removes all changes.
 pub(crate) fn clear(batch: &mut IndexedBatch) {
-    batch.inner.clear();
+    batch.get_mut().clear();
 }
 
 /// Returns the number of changes.
 pub(crate) fn count(batch: &mut IndexedBatch) -> usize {
-    batch.inner.len()
+    batch.get().len()
 }
 
 /// Returns the bytes of the batch.
 pub(crate) fn data(batch: &mut IndexedBatch) -> &[u8] {
-    batch.inner.batch().data()
+    batch.get().batch().data()
 }
 
 /// Adds a note to the log.
 pub(crate) fn put_log_data(batch: &mut IndexedBatch, note: &[u8]) {
-    batch.inner.put_log_data(note);
+    batch.get_mut().put_log_data(note);
 }
 
 /// Sets a savepoint.
 pub(crate) fn set_save_point(batch: &mut IndexedBatch) {
-    batch.inner.set_save_point();
+    batch.get_mut().set_save_point();
 }
 
 /// Removes the changes since the latest savepoint.
 pub(crate) fn rollback_to_save_point(batch: &mut IndexedBatch) -> koeldb::Result<()> {
-    batch.inner.rollback_to_save_point()
+    batch.get_mut().rollback_to_save_point()
 }
 
 /// Declares a change, of the default column family and of another.
@@ -54,12 +102,12 @@ macro_rules! changes {
     ($($(#[$doc:meta])* $plain:ident, $cf:ident($($argument:ident),+);)*) => {$(
         $(#[$doc])*
         pub(crate) fn $plain(batch: &mut IndexedBatch, $($argument: &[u8]),+) {
-            batch.inner.$plain($($argument),+);
+            batch.get_mut().$plain($($argument),+);
         }
 
         $(#[$doc])*
         pub(crate) fn $cf(batch: &mut IndexedBatch, family: &ColumnFamily, $($argument: &[u8]),+) {
-            batch.inner.$cf(family, $($argument),+);
+            batch.get_mut().$cf(family, $($argument),+);
         }
     )*};
 }
@@ -85,7 +133,7 @@ pub(crate) fn get_from_batch(
 ) -> Result<Option<Vec<u8>>, Failure> {
     let mut found = None;
     let mut is_merged = false;
-    for entry in batch.inner.batch().iter() {
+    for entry in batch.get().batch().iter() {
         let (entry_key, value) = match entry? {
             BatchEntry::Put { cf: 0, key, value } => (key, Some(value)),
             BatchEntry::Delete { cf: 0, key } | BatchEntry::SingleDelete { cf: 0, key } => {
@@ -117,7 +165,7 @@ pub(crate) fn get_from_batch_cf(
     family: &ColumnFamily,
     key: &[u8],
 ) -> Result<Option<Vec<u8>>, Failure> {
-    match batch.inner.get_from_batch(family, key)? {
+    match batch.get().get_from_batch(family, key)? {
         koeldb::BatchValue::Value(value) => Ok(Some(value)),
         koeldb::BatchValue::Operands(_) => Err(Failure::Text("Merge in progress: ".to_owned())),
         _ => Ok(None),
@@ -131,7 +179,7 @@ pub(crate) fn get(
     options: &ReadOptions,
     key: &[u8],
 ) -> koeldb::Result<Option<PinnedSlice>> {
-    batch.inner.get_opt(db.default_cf(), key, &options.inner)
+    batch.get().get_opt(db.default_cf(), key, &options.inner)
 }
 
 /// As [`get`], of a column family.
@@ -142,21 +190,21 @@ pub(crate) fn get_cf(
     family: &ColumnFamily,
     key: &[u8],
 ) -> koeldb::Result<Option<PinnedSlice>> {
-    batch.inner.get_opt(family, key, &options.inner)
+    batch.get().get_opt(family, key, &options.inner)
 }
 
 /// Writes a batch.
 pub(crate) fn write(
     db: &Db,
-    options: &WriteOptions,
+    options: &koeldb::WriteOptions,
     batch: &mut IndexedBatch,
 ) -> koeldb::Result<()> {
-    db.write_opt(batch.inner.batch(), options).map(drop)
+    db.write_opt(batch.get().batch(), options).map(drop)
 }
 
 /// Adds the changes of a batch to an iterator, which is given away.
 pub(crate) fn over(batch: &mut IndexedBatch, base: Cursor) -> Cursor {
-    base.with_batch(&batch.inner, &koeldb::ReadOptions::new())
+    base.with_batch(batch.get(), &koeldb::ReadOptions::new())
 }
 
 /// Like [`over`]; the options bound the keys of the batch.
@@ -165,7 +213,7 @@ pub(crate) fn over_with(
     base: Cursor,
     options: &crate::settings::read::ReadOptions,
 ) -> Cursor {
-    base.with_batch(&batch.inner, &options.inner)
+    base.with_batch(batch.get(), &options.inner)
 }
 
 /// Like [`over`], for a column family: that of the iterator.

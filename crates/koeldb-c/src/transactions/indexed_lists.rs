@@ -7,7 +7,8 @@ use std::ffi::{c_char, c_void};
 use koeldb::{BatchEntry, ColumnFamily};
 
 use crate::boundary::Failure;
-use crate::data::lists;
+use crate::data::batch::{self, TimestampSize};
+use crate::data::{lists, timestamps};
 use crate::handle::{self, Handle};
 use crate::memory;
 use crate::transactions::indexed_batch::IndexedBatch;
@@ -53,7 +54,7 @@ macro_rules! of_pair {
             let key = given(unsafe { join(keys, key_lengths, key_count) });
             // SAFETY: promised by the caller.
             let value = given(unsafe { join(values, value_lengths, value_count) });
-            batch.inner.$method(&key, &value);
+            batch.get_mut().$method(&key, &value);
         }
 
         $(#[$doc])*
@@ -79,7 +80,7 @@ macro_rules! of_pair {
             let key = given(unsafe { join(keys, key_lengths, key_count) });
             // SAFETY: promised by the caller.
             let value = given(unsafe { join(values, value_lengths, value_count) });
-            batch.inner.$method_cf(family, &key, &value);
+            batch.get_mut().$method_cf(family, &key, &value);
         }
     )*};
 }
@@ -105,7 +106,7 @@ pub(crate) unsafe fn deletev(
     let batch = given(unsafe { handle::exclusive(batch, "b") });
     // SAFETY: promised by the caller.
     let key = given(unsafe { join(keys, lengths, count) });
-    batch.inner.delete(&key);
+    batch.get_mut().delete(&key);
 }
 
 /// Adds a deletion of a key of a column family.
@@ -125,7 +126,7 @@ pub(crate) unsafe fn deletev_cf(
     let family = given(unsafe { handle::shared(family, "column_family") });
     // SAFETY: promised by the caller.
     let key = given(unsafe { join(keys, lengths, count) });
-    batch.inner.delete_cf(family, &key);
+    batch.get_mut().delete_cf(family, &key);
 }
 
 /// Hands puts and deletions of the default column family to functions of C.
@@ -142,7 +143,7 @@ pub(crate) unsafe fn iterate(
 ) {
     // SAFETY: promised by the caller.
     let batch = given(unsafe { handle::exclusive(batch, "b") });
-    for entry in batch.inner.batch().iter() {
+    for entry in batch.get().batch().iter() {
         match (entry, put, deleted) {
             (Ok(BatchEntry::Put { cf: 0, key, value }), Some(put), _) => {
                 let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
@@ -158,4 +159,30 @@ pub(crate) unsafe fn iterate(
             _ => return,
         }
     }
+}
+
+/// Sets the timestamp of the keys of all column families that have timestamps.
+///
+/// # Safety
+/// The rules of C.
+pub(crate) unsafe fn update_timestamps(
+    batch: *mut Handle<IndexedBatch>,
+    time: *const c_char,
+    length: usize,
+    state: *mut c_void,
+    size_of: TimestampSize,
+) -> Result<(), Failure> {
+    // SAFETY: promised by the caller.
+    let changed = unsafe { handle::exclusive(batch, "wbwi")? };
+    // SAFETY: promised by the caller.
+    let time = unsafe { memory::bytes(time, length, "ts")? };
+    for entry in changed.get().batch().iter() {
+        let (family, keys) = batch::dated_keys(&entry?);
+        if !keys.is_empty() {
+            // SAFETY: promised by the caller.
+            unsafe { batch::has_times(state, size_of, family, time.len())? };
+        }
+    }
+    changed.get_mut().update_timestamps(timestamps::of(time)?)?;
+    Ok(())
 }

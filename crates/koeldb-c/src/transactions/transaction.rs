@@ -6,13 +6,13 @@
 
 use koeldb::{
     BatchEntry, ColumnFamily, Db, LockMode, PinnedSlice, PreparedTransaction, Snapshot, WriteBatch,
-    WriteOptions,
 };
 
 use crate::boundary::Failure;
 use crate::data::iterator::Cursor;
 use crate::handle::{self, Handle};
 use crate::settings::read::ReadOptions;
+use crate::settings::write::WriteOptions;
 use crate::transactions::indexed_batch::IndexedBatch;
 use crate::transactions::options::{OptimisticOptions, TransactionOptions};
 
@@ -20,6 +20,8 @@ use crate::transactions::options::{OptimisticOptions, TransactionOptions};
 enum State {
     Open(Box<koeldb::Transaction>),
     Prepared(PreparedTransaction),
+    /// It was prepared without operations: those that it gets afterwards are written by its commit.
+    PreparedEmpty(PreparedTransaction, Box<koeldb::Transaction>),
     /// It has ended, or never began: the error of later calls.
     Over(koeldb::Error),
 }
@@ -27,6 +29,8 @@ enum State {
 /// A transaction (`rocksdb_transaction_t`).
 pub(crate) struct Transaction {
     db: Db,
+    write: koeldb::WriteOptions,
+    options: koeldb::TransactionOptions,
     state: State,
     name: Option<Vec<u8>>,
     /// The snapshots that C has, which it frees without telling.
@@ -46,6 +50,8 @@ impl Transaction {
         };
         Transaction {
             db: db.clone(),
+            write: **write,
+            options: options.clone(),
             state,
             name: None,
             lent: Vec::new(),
@@ -62,20 +68,48 @@ impl Transaction {
 
     pub(super) fn open(&self) -> koeldb::Result<&koeldb::Transaction> {
         match &self.state {
-            State::Open(transaction) => Ok(transaction),
+            State::Open(transaction) | State::PreparedEmpty(_, transaction) => Ok(transaction),
             _ => Err(self.why_not_open()),
         }
     }
 
     pub(super) fn open_mut(&mut self) -> koeldb::Result<&mut koeldb::Transaction> {
         match self.state {
-            State::Open(ref mut transaction) => Ok(transaction),
+            State::Open(ref mut transaction) | State::PreparedEmpty(_, ref mut transaction) => {
+                Ok(transaction)
+            }
             _ => Err(self.why_not_open()),
         }
     }
 
     pub(super) fn default_family(&self) -> ColumnFamily {
         self.db.default_cf().clone()
+    }
+}
+
+/// The operations of a transaction, which outlives this.
+pub(super) struct TransactionBatch(*mut Handle<Transaction>);
+
+impl TransactionBatch {
+    pub(super) fn new(transaction: *mut Handle<Transaction>) -> Self {
+        TransactionBatch(transaction)
+    }
+
+    /// Returns the batch; `None` if the transaction is not open.
+    pub(super) fn get(&self) -> Option<&koeldb::WriteBatchWithIndex> {
+        // SAFETY: the caller destroys the transaction after its batch.
+        let transaction = unsafe { handle::shared(self.0, "txn") }.ok()?;
+        transaction.open().ok().map(koeldb::Transaction::batch)
+    }
+
+    /// Returns the batch, to change it; `None` if the transaction is not open.
+    pub(super) fn get_mut(&mut self) -> Option<&mut koeldb::WriteBatchWithIndex> {
+        // SAFETY: the caller destroys the transaction after its batch, and uses only one of them.
+        let transaction = unsafe { handle::exclusive(self.0, "txn") }.ok()?;
+        transaction
+            .open_mut()
+            .ok()
+            .map(koeldb::Transaction::batch_mut)
     }
 }
 
@@ -158,6 +192,8 @@ pub(crate) unsafe fn prepared(
     let handles = found.into_iter().map(|prepared| {
         handle::give(Transaction {
             db: db.clone(),
+            write: koeldb::WriteOptions::default(),
+            options: koeldb::TransactionOptions::default(),
             name: Some(prepared.name().to_vec()),
             state: State::Prepared(prepared),
             lent: Vec::new(),
@@ -191,7 +227,9 @@ pub(crate) fn name(transaction: &mut Transaction) -> Option<Vec<u8>> {
 
 /// Makes the writes durable, but not visible.
 pub(crate) fn prepare(transaction: &mut Transaction) -> Result<(), Failure> {
-    transaction.open()?;
+    if !matches!(transaction.state, State::Open(_)) {
+        return Err(transaction.why_not_open().into());
+    }
     let Some(name) = transaction.name.clone() else {
         return Err(Failure::argument(
             "Cannot prepare a transaction that has not been named.",
@@ -199,7 +237,16 @@ pub(crate) fn prepare(transaction: &mut Transaction) -> Result<(), Failure> {
     };
     let before = State::Over(over("could not be prepared"));
     if let State::Open(open) = std::mem::replace(&mut transaction.state, before) {
-        transaction.state = State::Prepared(open.prepare(name)?);
+        let goes_on = open.batch().is_empty() && open.snapshot().is_none();
+        let prepared = open.prepare(name)?;
+        transaction.state = match goes_on {
+            true => {
+                let (write, options) = (&transaction.write, &transaction.options);
+                let open = transaction.db.transaction_opt(write, options)?;
+                State::PreparedEmpty(prepared, Box::new(open))
+            }
+            false => State::Prepared(prepared),
+        };
     }
     Ok(())
 }
@@ -209,6 +256,11 @@ pub(crate) fn commit(transaction: &mut Transaction) -> koeldb::Result<()> {
     match &mut transaction.state {
         State::Open(open) => open.try_commit().map(drop)?,
         State::Prepared(prepared) => prepared.commit().map(drop)?,
+        State::PreparedEmpty(prepared, open) => {
+            prepared
+                .commit_with(open.batch().batch(), &transaction.write)
+                .map(drop)?;
+        }
         State::Over(error) => return Err(error.clone()),
     }
     transaction.state = State::Over(over("was committed"));
@@ -219,7 +271,7 @@ pub(crate) fn commit(transaction: &mut Transaction) -> koeldb::Result<()> {
 pub(crate) fn rollback(transaction: &mut Transaction) -> koeldb::Result<()> {
     match &mut transaction.state {
         State::Open(open) => open.clear(),
-        State::Prepared(prepared) => {
+        State::Prepared(prepared) | State::PreparedEmpty(prepared, _) => {
             prepared.rollback()?;
             transaction.state = State::Over(over("was rolled back"));
         }
@@ -252,7 +304,9 @@ pub(crate) fn set_commit_timestamp(transaction: &mut Transaction, timestamp: u64
     // C has no place for the error.
     let _ = match &mut transaction.state {
         State::Open(open) => open.set_commit_timestamp(timestamp),
-        State::Prepared(prepared) => prepared.set_commit_timestamp(timestamp),
+        State::Prepared(prepared) | State::PreparedEmpty(prepared, _) => {
+            prepared.set_commit_timestamp(timestamp)
+        }
         State::Over(error) => Err(error.clone()),
     };
 }
@@ -424,5 +478,5 @@ pub(crate) fn rebuild_indexed(
     transaction: &mut Transaction,
     batch: &mut IndexedBatch,
 ) -> Result<(), Failure> {
-    rebuild(transaction, batch.inner.batch())
+    rebuild(transaction, batch.get().batch())
 }

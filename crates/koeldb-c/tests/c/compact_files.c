@@ -43,8 +43,16 @@ int main(void) {
   FAILED(error, "");
   CHECK(outputs == NULL && count == 7);
   rocksdb_compaction_options_canceled_set(canceled, 0);
-  rocksdb_compact_files(db, compacting, inputs, 1, 1, -1, &outputs, &count, NULL, &error);
+  rocksdb_compactionjobinfo_t* info = rocksdb_compactionjobinfo_create();
+  rocksdb_compact_files(db, compacting, inputs, 1, 1, -1, &outputs, &count, info, &error);
   OK(error);
+  rocksdb_compactionjobinfo_status(info, &error);
+  OK(error);
+  CHECK(rocksdb_compactionjobinfo_output_level(info) == 1);
+  CHECK(rocksdb_compactionjobinfo_input_files_count(info) == 1);
+  CHECK(rocksdb_compactionjobinfo_output_files_count(info) == 1);
+  CHECK(rocksdb_compaction_job_stats_is_manual_compaction(rocksdb_compactionjobinfo_stats(info)));
+  rocksdb_compactionjobinfo_destroy(info);
   CHECK(count == 1 && strstr(outputs[0], ".sst") != NULL);
   rocksdb_compact_files_output_file_names_destroy(outputs, count);
   rocksdb_compaction_options_set_compression(compacting, 99);

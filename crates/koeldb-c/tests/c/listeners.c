@@ -91,7 +91,8 @@ static void on_compaction(void* state, rocksdb_t* db, const rocksdb_compactionjo
     const rocksdb_table_properties_t* properties =
         rocksdb_compactionjobinfo_table_properties_for_file(info, path, length);
     CHECK(properties != NULL);
-    CHECK(properties == rocksdb_compactionjobinfo_table_properties_value_at(info, 0));
+    size_t last = rocksdb_compactionjobinfo_table_properties_count(info) - outputs;
+    CHECK(properties == rocksdb_compactionjobinfo_table_properties_value_at(info, last));
     CHECK(rocksdb_table_properties_num_entries(properties) > 0);
     CHECK(rocksdb_compactionjobinfo_output_records(info) > 0);
     CHECK(rocksdb_compactionjobinfo_output_records(info) ==

@@ -142,6 +142,16 @@ fn listeners() {
 }
 
 #[test]
+fn job_figures() {
+    run("job_figures");
+}
+
+#[test]
+fn calls_of_bindings() {
+    run("calls_of_bindings");
+}
+
+#[test]
 fn remote_compaction() {
     run("remote_compaction");
 }

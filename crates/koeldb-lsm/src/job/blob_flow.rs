@@ -10,6 +10,7 @@ use koeldb_base::{Blocking, Cursor, Error, Fault, PinnedSlice, Result, ValueType
 use koeldb_table::blob::BlobReference;
 use koeldb_table::blob::references::FileReferences;
 
+use super::figures::InputFigures;
 use crate::version::{BlobGarbage, Version};
 
 /// The references to each blob file among some entries: their number and the size of the records.
@@ -119,22 +120,37 @@ pub(crate) struct CountingCursor<C> {
     inner: C,
     /// The references of all entries so far.
     pub(crate) read: BlobFlow,
+    /// The figures of all entries so far; `None` if they are not counted.
+    pub(crate) figures: Option<InputFigures>,
 }
 
 impl<C: Cursor<Suspend = Blocking>> CountingCursor<C> {
     /// Wraps a cursor that will move forward only.
-    pub(crate) fn new(inner: C) -> Self {
+    ///
+    /// `counts_all` requests the figures of all entries, not of references alone.
+    pub(crate) fn new(inner: C, counts_all: bool) -> Self {
         CountingCursor {
             inner,
             read: BlobFlow::default(),
+            figures: counts_all.then(InputFigures::default),
         }
     }
 
-    /// Counts the current entry, if it is a reference.
+    /// Counts the current entry.
     #[inline]
     fn count(&mut self) -> Result<(), Fault<Blocking>> {
-        if self.inner.valid() && may_refer(self.inner.key()) {
-            self.read.add(self.inner.key(), self.inner.value())?;
+        if !self.inner.valid() {
+            return Ok(());
+        }
+        let key = self.inner.key();
+        if may_refer(key) {
+            self.read.add(key, self.inner.value())?;
+        }
+        if let Some(figures) = &mut self.figures {
+            figures.key_bytes += key.len() as u64;
+            figures.value_bytes += self.inner.value().len() as u64;
+            let value_type = ValueType::from_byte(footer_of(key).1.to_le_bytes()[0]);
+            figures.deletions += u64::from(value_type.is_some_and(ValueType::is_deletion));
         }
         Ok(())
     }

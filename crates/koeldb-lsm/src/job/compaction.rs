@@ -12,12 +12,13 @@ use std::sync::{Arc, Mutex};
 use koeldb_base::merge_operator::Merger;
 use koeldb_base::range_del::{FragmentedTombstones, union_of};
 use koeldb_base::sync::lock_plain as lock;
-use koeldb_base::{Blocking, Cursor, Error, Fault, KeyOrder, PinnedSlice, Result};
+use koeldb_base::{Blocking, Cursor, Error, ErrorKind, Fault, KeyOrder, PinnedSlice, Result};
 use koeldb_table::reader::{Anchor, TableCursor, TableCursorOptions};
 use koeldb_table::source::BlockingSource;
 
 use super::blob_flow::{BlobFlow, CountingCursor};
-use super::compaction_cursor::{CompactionCursor, CompactionRules, DropCounts};
+use super::compaction_cursor::{CompactionCursor, CompactionRules};
+use super::figures::{BlobMeter, MergeFigures, OutputFigures};
 use super::filter::CompactionFilter;
 use super::output::{OutputSpec, Outputs, TableOutputs};
 use super::part::{self, PartCursor, PartRange};
@@ -30,8 +31,11 @@ use crate::version::{Level, Version};
 /// A function that creates the compaction filter of one part.
 pub type NewFilter<'a> = dyn Fn() -> Option<Box<dyn CompactionFilter>> + Sync + 'a;
 
+/// A function that runs the part of a compaction with a number, and returns its figures.
+pub type RunPart<'a> = dyn Fn(usize) -> Result<MergeFigures> + Sync + 'a;
+
 /// A function that calls another one with every number below a count, possibly in several threads.
-pub type RunParts<'a> = dyn Fn(usize, &(dyn Fn(usize) + Sync)) + Sync + 'a;
+pub type RunParts<'a> = dyn Fn(usize, &RunPart<'_>) + Sync + 'a;
 
 /// A compaction job: the plan, inputs and settings with which tables are merged and rewritten.
 pub struct CompactionJob<'a> {
@@ -62,19 +66,17 @@ pub struct CompactionJob<'a> {
     pub run_parts: &'a RunParts<'a>,
     /// Whether to compare the number of entries read with the properties of the inputs.
     pub verify_record_count: bool,
+    /// Whether to count sizes and types of the entries read.
+    pub counts_input: bool,
 }
 
-/// The output tables and the entry counts of a finished compaction.
+/// The output tables and the figures of a finished compaction.
 #[derive(Debug)]
 pub struct CompactionResult {
     /// The new tables, not yet part of any version.
     pub output: Outputs,
-    /// The number of entries read.
-    pub entries_read: u64,
-    /// The number of entries dropped, by reason.
-    pub drops: DropCounts,
-    /// The number of failed merges, whose operands are in the tables.
-    pub merge_failures: u64,
+    /// What was read, dropped and written.
+    pub figures: MergeFigures,
     /// The number of parts that ran concurrently.
     pub parts: usize,
 }
@@ -82,9 +84,7 @@ pub struct CompactionResult {
 /// A finished subcompaction whose tables are not installed; dropping it removes their files.
 struct Finished<'a> {
     outputs: TableOutputs<'a>,
-    entries_read: u64,
-    drops: DropCounts,
-    merge_failures: u64,
+    figures: MergeFigures,
     /// The references to blob files that were read.
     references: BlobFlow,
 }
@@ -200,6 +200,9 @@ impl CompactionJob<'_> {
         };
         let failed = AtomicBool::new(false);
         let cancelled: Vec<&AtomicBool> = self.cancelled.iter().copied().chain([&failed]).collect();
+        let blobs = self.merger.blobs();
+        let meters: Vec<Option<BlobMeter<'_>>> =
+            ranges.iter().map(|_| blobs.map(BlobMeter::new)).collect();
         let done: Mutex<Vec<Option<Finished<'_>>>> =
             Mutex::new(ranges.iter().map(|_| None).collect());
         let problem: Mutex<Option<Problem>> = Mutex::default();
@@ -211,17 +214,25 @@ impl CompactionJob<'_> {
                 false => all.clipped(range.from.as_deref(), range.to.as_deref()),
             };
             let tombstones = tombstones.as_ref().map(of_part);
-            let run = || self.run_part(range.clone(), tombstones, &cancelled);
+            let meter = meters[number].as_ref();
+            let run = || self.run_part(range.clone(), tombstones, &cancelled, meter);
             match catch_unwind(AssertUnwindSafe(run)) {
-                Ok(Ok(finished)) => lock(&done)[number] = Some(finished),
+                Ok(Ok(finished)) => {
+                    let figures = finished.figures.clone();
+                    lock(&done)[number] = Some(finished);
+                    Ok(figures)
+                }
                 Ok(Err(error)) => {
                     // The first failure is reported; it cancels the other parts.
-                    lock(&problem).get_or_insert(Problem::Error(error));
+                    lock(&problem).get_or_insert_with(|| Problem::Error(error.clone()));
                     failed.store(true, Ordering::Relaxed);
+                    Err(error)
                 }
                 Err(panic) => {
                     *lock(&problem) = Some(Problem::Panic(panic));
                     failed.store(true, Ordering::Relaxed);
+                    let message = "a part of the compaction panicked";
+                    Err(Error::with_kind(ErrorKind::Aborted, message))
                 }
             }
         });
@@ -237,21 +248,18 @@ impl CompactionJob<'_> {
         let finished: Vec<Finished<'_>> = done.into_iter().flatten().collect();
         assert_eq!(finished.len(), ranges.len(), "every part has run");
         if is_whole {
-            self.check_record_count(finished.iter().map(|part| part.entries_read).sum())?;
+            let read = finished.iter().map(|part| part.figures.entries_read).sum();
+            self.check_record_count(read)?;
         }
         let mut result = CompactionResult {
             output: Outputs::default(),
-            entries_read: 0,
-            drops: DropCounts::default(),
-            merge_failures: 0,
+            figures: MergeFigures::default(),
             parts: finished.len(),
         };
         let mut outputs = Vec::with_capacity(finished.len());
         let mut references = BlobFlow::default();
         for part in finished {
-            result.entries_read += part.entries_read;
-            result.drops += part.drops;
-            result.merge_failures += part.merge_failures;
+            result.figures += part.figures;
             references.extend(part.references);
             outputs.push(part.outputs);
         }
@@ -269,6 +277,7 @@ impl CompactionJob<'_> {
         range: PartRange,
         tombstones: Option<FragmentedTombstones>,
         cancelled: &[&AtomicBool],
+        meter: Option<&'p BlobMeter<'p>>,
     ) -> Result<Finished<'p>> {
         let order = self.version.order.clone();
         let output_level = self.plan.output_level;
@@ -293,24 +302,46 @@ impl CompactionJob<'_> {
             bottommost,
             history_low: self.output.history_low,
             start_level: u32::try_from(self.plan.start_level()).unwrap_or(u32::MAX),
-            merger: self.merger,
+            merger: match meter {
+                Some(meter) => self.merger.with_blobs(meter),
+                None => self.merger,
+            },
             filter: (self.new_filter)(),
             exists_below: Box::new(move |user_key| {
                 is_anything_possible || below.may_hold(user_key)
             }),
         };
         let merged = MergingCursor::new(order.clone(), self.open_inputs()?);
-        let input = CountingCursor::new(PartCursor::new(merged, order, range));
+        let input = PartCursor::new(merged, order, range);
+        let input = CountingCursor::new(input, self.counts_input);
         let mut entries = CompactionCursor::new(input, rules)?;
-        let mut outputs = TableOutputs::new(self.output.clone());
+        let mut output: OutputSpec<'p> = self.output.clone();
+        if let Some(meter) = meter
+            && output.blobs.source.is_some()
+        {
+            output.blobs.source = Some(meter);
+        }
+        let mut outputs = TableOutputs::new(output);
         entries.write_to(&mut outputs, cancelled)?;
         outputs.end(entries.tombstones())?;
+        let (blobs_read, blob_bytes_read) = meter.map(BlobMeter::figures).unwrap_or_default();
+        let (entries_read, drops) = (entries.entries_read(), entries.drops());
+        let single_deletions = entries.single_deletions();
+        let merge_failures = entries.merge_failures();
+        let input = entries.into_input();
         Ok(Finished {
+            figures: MergeFigures {
+                entries_read,
+                input: input.figures.unwrap_or_default(),
+                drops,
+                single_deletions,
+                merge_failures,
+                blobs_read,
+                blob_bytes_read,
+                output: OutputFigures::of(outputs.finished()),
+            },
             outputs,
-            entries_read: entries.entries_read(),
-            drops: entries.drops(),
-            merge_failures: entries.merge_failures(),
-            references: entries.into_input().read,
+            references: input.read,
         })
     }
 

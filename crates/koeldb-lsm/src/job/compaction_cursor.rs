@@ -41,6 +41,7 @@ use koeldb_base::{
     Blocking, Cursor, Error, ErrorKind, KeyOrder, PinnedSlice, Result, SeqNo, ValueType,
 };
 
+use super::figures::SingleDeletionCounts;
 use super::filter::{CompactionFilter, Decision};
 use super::output::TableOutputs;
 use super::snapshots::{LiveSnapshots, stripe_of};
@@ -73,7 +74,7 @@ pub struct CompactionRules<'a> {
 /// The numbers of entries that a compaction dropped, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DropCounts {
-    /// Entries hidden by a newer entry of the key.
+    /// Entries hidden by a newer entry of the key, and values dropped with their single deletion.
     pub hidden: u64,
     /// Deletions that are no longer needed.
     pub obsolete: u64,
@@ -250,6 +251,7 @@ pub struct CompactionCursor<'a, C> {
     advance: bool,
     entries_read: u64,
     drops: DropCounts,
+    single_deletions: SingleDeletionCounts,
     merge_failures: u64,
 }
 
@@ -281,6 +283,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             advance: false,
             entries_read: 0,
             drops: DropCounts::default(),
+            single_deletions: SingleDeletionCounts::default(),
             merge_failures: 0,
         })
     }
@@ -321,6 +324,12 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
     #[must_use]
     pub fn drops(&self) -> DropCounts {
         self.drops
+    }
+
+    /// The counts of single deletions so far that did not meet one value.
+    #[must_use]
+    pub fn single_deletions(&self) -> SingleDeletionCounts {
+        self.single_deletions
     }
 
     /// The number of failed merges so far, whose operands were kept.
@@ -575,6 +584,7 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             }
             self.entries_read += 1;
             self.drops.obsolete += 1;
+            self.single_deletions.mismatched += 1;
         }
         if let Some((value_seqno, value_type)) = next
             && !value_type.is_deletion()
@@ -583,7 +593,8 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             self.entries_read += 1;
             self.advance = true;
             if self.has_yielded || !self.rules.snapshots.may_conflict(seqno) {
-                self.drops.obsolete += 2;
+                self.drops.obsolete += 1;
+                self.drops.hidden += 1;
                 return Ok(false);
             }
             // The single deletion alone would later meet a value that is not its own. Nothing reads
@@ -594,8 +605,10 @@ impl<'a, C: Cursor<Suspend = Blocking>> CompactionCursor<'a, C> {
             self.queue.push_back(value);
             return Ok(true);
         }
+        self.single_deletions.mismatched += u64::from(next.is_some());
         if self.is_deletion_obsolete(seqno) {
             self.drops.obsolete += 1;
+            self.single_deletions.unmatched += u64::from(next.is_none());
             return Ok(false);
         }
         self.only_single_deletions = false;

@@ -10,6 +10,7 @@ mod compaction;
 mod compaction_cursor;
 mod deletion_trigger;
 mod entry_hash;
+mod figures;
 mod filter;
 mod flush;
 mod grandparents;
@@ -21,10 +22,13 @@ mod undating;
 
 pub use blob_flow::BlobFlow;
 pub use blob_output::BlobSpec;
-pub use compaction::{CompactionJob, CompactionResult, NewFilter, RunParts, input_entry_count};
+pub use compaction::{
+    CompactionJob, CompactionResult, NewFilter, RunPart, RunParts, input_entry_count,
+};
 pub use compaction_cursor::{CompactionCursor, CompactionRules, DropCounts, ExistsBelow};
 pub use deletion_trigger::DeletionTrigger;
 pub use entry_hash::EntryHash;
+pub use figures::{InputFigures, MergeFigures, OutputFigures, SingleDeletionCounts};
 pub use filter::{CompactionFilter, CompactionFilterContext, CompactionFilterFactory, Decision};
 pub use flush::{FlushJob, FlushResult};
 pub use hidden_tables::HiddenTables;

@@ -549,6 +549,11 @@ impl<'a> TableOutputs<'a> {
         self.finish_table(None, tombstones)
     }
 
+    /// The files finished so far.
+    pub(crate) fn finished(&self) -> &Outputs {
+        &self.finished
+    }
+
     /// Finishes the last table, syncs the directory, and returns the files.
     ///
     /// If dropped earlier, or after an error, the outputs remove every file they created.

@@ -153,6 +153,13 @@ impl CompactionPlan {
         there.map(|(_, file)| file.bytes).sum()
     }
 
+    /// Whether the inputs are all files of `version`.
+    #[must_use]
+    pub fn is_full(&self, version: &Version) -> bool {
+        let all: usize = version.levels.iter().map(|level| level.files.len()).sum();
+        self.files().count() == all
+    }
+
     /// The epoch number of the outputs: the smallest known one of the inputs, or 0.
     #[must_use]
     pub fn output_epoch(&self) -> u64 {

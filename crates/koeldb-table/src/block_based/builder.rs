@@ -298,6 +298,7 @@ impl BlockBasedTableBuilder {
         if let Some(samples) = &mut self.samples {
             samples.add(block);
         }
+        self.properties.uncompressed_data_bytes += block.len() as u64;
         let handle = match &mut self.compressor {
             None => {
                 self.properties.compression_bypassed_count += 1;

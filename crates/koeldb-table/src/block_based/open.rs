@@ -13,6 +13,7 @@
     clippy::arithmetic_side_effects
 )]
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use koeldb_base::codec::{Compression, Decompressor};
@@ -235,7 +236,14 @@ impl<'c> Opening<'c> {
             Err(error) => return Err(error),
         };
         let entries = named_entries(block.entries()?)?;
-        TableProperties::decode(entries.iter().map(|(name, value)| (&name[..], &value[..])))
+        let entries = entries.iter().map(|(name, value)| (&name[..], &value[..]));
+        let mut properties = TableProperties::decode(entries)?;
+        if properties.user(names::GLOBAL_SEQNO).is_some()
+            && let Some(range) = global_seqno_range(&block)
+        {
+            properties.global_seqno_offset = handle.offset.saturating_add(range.start as u64);
+        }
+        Ok(properties)
     }
 
     /// Reads a properties block whose checksum fails because ingestion overwrote its global seqno.
@@ -249,15 +257,7 @@ impl<'c> Opening<'c> {
             .file
             .decode(handle, BlockKind::Properties, &stored, false)
             .ok()?;
-        let entries = block.entries().ok()?;
-        let mut cursor = BlockCursor::new(entries.clone(), entries.layout(), KeyFormat::names());
-        cursor.seek_to_first().ok()?;
-        while cursor.valid() && cursor.key() != names::GLOBAL_SEQNO.as_bytes() {
-            cursor.advance().ok()?;
-        }
-        let value = cursor.valid().then(|| cursor.value_range())?;
-        let start = value.start as usize;
-        let place = stored.get_mut(start..start.saturating_add(value.len as usize))?;
+        let place = stored.get_mut(global_seqno_range(&block)?)?;
         if place.len() != size_of::<u64>() {
             return None;
         }
@@ -441,6 +441,19 @@ impl<'c> Opening<'c> {
             pinned: pin.then_some(block),
         })
     }
+}
+
+/// Returns the place of the global sequence number in a properties block; `None` without one.
+fn global_seqno_range(block: &CachedBlock) -> Option<Range<usize>> {
+    let entries = block.entries().ok()?;
+    let mut cursor = BlockCursor::new(entries.clone(), entries.layout(), KeyFormat::names());
+    cursor.seek_to_first().ok()?;
+    while cursor.valid() && cursor.key() != names::GLOBAL_SEQNO.as_bytes() {
+        cursor.advance().ok()?;
+    }
+    let value = cursor.valid().then(|| cursor.value_range())?;
+    let start = value.start as usize;
+    Some(start..start.saturating_add(value.len as usize))
 }
 
 /// Returns the global sequence number of an ingested file; `None` for other files.

@@ -8,7 +8,7 @@ mod timestamps;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use koeldb_base::error::WriteOutcome;
 use koeldb_base::{Error, PinnedSlice, Result};
@@ -21,6 +21,7 @@ use crate::options::{
 };
 use crate::read::ReadOptions;
 use crate::read::{DbCursor, DbIterator, IteratorMode, MultiGetStream, PinnedSlices};
+use crate::report::listener::CompactionJobInfo;
 use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::key_bounds::{IterateBounds, KeyBounds, PrefixRange};
 use crate::state::ttl;
@@ -574,9 +575,34 @@ impl ColumnFamily {
         output_level: u32,
         options: &CompactionOptions,
     ) -> Result<Vec<std::path::PathBuf>> {
-        self.inner()
-            .background
-            .compact_files(self.data(), files, output_level as usize, options)
+        self.inner().background.compact_files(
+            self.data(),
+            files,
+            output_level as usize,
+            options,
+            None,
+        )
+    }
+
+    /// Like [`ColumnFamily::compact_files_opt`]; `report` gets what listeners are told at the end.
+    ///
+    /// It is `None` if the compaction did not begin.
+    ///
+    /// # Errors
+    /// See [`ColumnFamily::compact_files_opt`].
+    pub fn compact_files_reported(
+        &self,
+        files: &[std::path::PathBuf],
+        output_level: u32,
+        options: &CompactionOptions,
+        report: &mut Option<CompactionJobInfo>,
+    ) -> Result<Vec<std::path::PathBuf>> {
+        let place = Mutex::new(None);
+        let background = &self.inner().background;
+        let level = output_level as usize;
+        let made = background.compact_files(self.data(), files, level, options, Some(&place));
+        *report = place.into_inner().unwrap_or_else(PoisonError::into_inner);
+        made
     }
 
     /// Marks tables of `range` above the last level to be compacted (`SuggestCompactRange`).

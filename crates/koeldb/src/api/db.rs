@@ -378,23 +378,10 @@ impl Db {
         Ok(())
     }
 
-    /// Cancels the running manual compactions, waits for their end, and refuses new ones.
+    /// Keeps flushes and compactions from starting, and waits for those that run.
     ///
-    /// They fail with `Incomplete`. Each call is taken back by one of
-    /// [`Db::enable_manual_compaction`].
-    pub fn disable_manual_compaction(&self) {
-        self.inner().background.disable_manual_compaction();
-    }
-
-    /// Reverts one call of [`Db::disable_manual_compaction`].
-    pub fn enable_manual_compaction(&self) {
-        self.inner().background.enable_manual_compaction();
-    }
-
-    /// Waits for running flushes and compactions, and starts no more in the background.
-    ///
-    /// Writes that find their memtables full, and calls that wait for a flush, wait until
-    /// [`Db::continue_background_work`]. Manual compactions go on.
+    /// Calls that need one wait for [`Db::continue_background_work`], as do writes that stall. Each
+    /// call is reverted by one of that; a close ends the pause.
     ///
     /// # Errors
     /// `ShutdownInProgress` if the database is closed.
@@ -407,9 +394,24 @@ impl Db {
     /// Reverts one call of [`Db::pause_background_work`].
     ///
     /// # Errors
-    /// `InvalidArgument` if background work is not paused.
+    /// `InvalidArgument` if there is none to revert.
     pub fn continue_background_work(&self) -> Result<()> {
         self.inner().background.continue_work()
+    }
+
+    /// Cancels the running manual compactions, waits for their end, and refuses new ones.
+    ///
+    /// They fail with `Incomplete`. Each call is taken back by one of
+    /// [`Db::enable_manual_compaction`].
+    pub fn disable_manual_compaction(&self) {
+        self.inner().background.disable_manual_compaction();
+    }
+
+    /// Reverts one call of [`Db::disable_manual_compaction`].
+    ///
+    /// As in RocksDB, the calls are counted: one that comes first reverts the next call of that.
+    pub fn enable_manual_compaction(&self) {
+        self.inner().background.enable_manual_compaction();
     }
 
     /// Waits until no flush or compaction is due or running; `TimedOut` after `timeout`.
@@ -417,7 +419,16 @@ impl Db {
     /// # Errors
     /// The error that stopped background work; `TimedOut`.
     pub fn wait_for_compact(&self, timeout: Option<Duration>) -> Result<()> {
-        self.inner().background.wait_for_compact(timeout)
+        self.inner().background.wait_for_compact(timeout, false)
+    }
+
+    /// Like [`Db::wait_for_compact`]; `Aborted` while background work is paused.
+    ///
+    /// # Errors
+    /// See [`Db::wait_for_compact`]; `Aborted` between [`Db::pause_background_work`] and
+    /// [`Db::continue_background_work`].
+    pub fn wait_for_compact_unless_paused(&self, timeout: Option<Duration>) -> Result<()> {
+        self.inner().background.wait_for_compact(timeout, true)
     }
 
     /// Changes mutable options of the database atomically.

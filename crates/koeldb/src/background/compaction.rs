@@ -1,16 +1,17 @@
 //! The execution of compaction plans: moving, dropping or merging tables, and the installation.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
 
 use koeldb_base::Result;
 use koeldb_base::codec::Compression;
 use koeldb_base::stats::{HistogramKind, Ticker};
+use koeldb_base::sync::lock_plain as lock;
 use koeldb_lsm::FileMeta;
 use koeldb_lsm::job::Fallback;
 use koeldb_lsm::pick::{CompactionPlan, CompactionReason};
 use koeldb_lsm::version::{BlobFileMeta, BlobGarbage, VersionEdit};
+use koeldb_table::TableProperties;
 
 use super::blob_garbage::learn_references;
 use super::remote::WorkerJob;
@@ -42,6 +43,8 @@ pub(super) struct CompactionRequest<'a> {
     pub(super) blob_age_cutoff: Option<f64>,
     /// The job of another process that this one runs.
     pub(super) worker: Option<&'a WorkerJob>,
+    /// The place for what listeners are told at the end.
+    pub(super) report: Option<&'a Mutex<Option<CompactionJobInfo>>>,
 }
 
 impl CompactionRequest<'_> {
@@ -54,16 +57,18 @@ impl CompactionRequest<'_> {
 
 /// The output of a compaction plan that has run but is not yet installed in a version.
 #[derive(Default)]
-struct CarriedOut {
+pub(super) struct CarriedOut {
     /// The tables for the output level.
-    files: Vec<Arc<FileMeta>>,
+    pub(super) files: Vec<Arc<FileMeta>>,
+    /// The properties of the tables that a merge wrote.
+    pub(super) properties: Vec<TableProperties>,
     fallbacks: Vec<Fallback>,
     /// The figures of a merge; `None` if the tables were only moved or dropped.
-    merge: Option<CompactionOutcome>,
+    pub(super) merge: Option<CompactionOutcome>,
     /// The blobs to which no table refers any more.
-    blob_garbage: Vec<BlobGarbage>,
+    pub(super) blob_garbage: Vec<BlobGarbage>,
     /// The new blob files.
-    blob_files: Vec<BlobFileMeta>,
+    pub(super) blob_files: Vec<BlobFileMeta>,
 }
 
 impl Background {
@@ -84,12 +89,16 @@ impl Background {
         };
         let _tracked = (self.context).track(ThreadOperation::Compaction, &family.name);
         let begun = self.context.clock.now();
-        let mut info = self.compaction_info(family, &plan);
+        let mut info = self.compaction_info(family, &plan, &request);
         self.context.notify(&Event::CompactionBegin(&info));
         let outcome = catch_panics(|| self.try_compact(family, &plan, request, &mut info));
         info.elapsed = self.context.clock.now().saturating_sub(begun);
+        info.stats.elapsed = info.elapsed;
         info.error = outcome.as_ref().err().cloned();
         self.context.notify(&Event::CompactionCompleted(&info));
+        if let Some(report) = request.report {
+            *lock(report) = Some(info.clone());
+        }
         family.end_compaction(&plan);
         drop(plan);
         family.queue(WorkKind::Compaction);
@@ -118,31 +127,6 @@ impl Background {
         self.schedule();
     }
 
-    /// Returns the description of a compaction that begins.
-    pub(super) fn compaction_info(
-        &self,
-        family: &ColumnFamilyData,
-        plan: &CompactionPlan,
-    ) -> CompactionJobInfo {
-        CompactionJobInfo {
-            column_family: family.name.to_string(),
-            column_family_id: family.id,
-            job_id: self.context.info_log.new_job(),
-            reason: plan.reason,
-            error: None,
-            base_input_level: plan.inputs.first().map_or(0, |input| input.level),
-            inputs: plan
-                .files()
-                .map(|(level, file)| (level, file.number))
-                .collect(),
-            outputs: Vec::new(),
-            output_level: plan.output_level,
-            input_bytes: plan.input_bytes(),
-            output_bytes: 0,
-            elapsed: Duration::ZERO,
-        }
-    }
-
     /// Runs a compaction plan and installs its output in a new version; returns the new tables.
     fn try_compact(
         self: &Arc<Self>,
@@ -159,13 +143,15 @@ impl Background {
             false => error,
         })?;
         self.install_compaction(family, plan, &done)?;
-        self.notify_fallbacks(family, done.fallbacks);
         self.count_compaction(family, plan, done.merge.as_ref());
         self.context
             .record_elapsed(HistogramKind::CompactionTime, begun);
-        info.outputs = done.files.iter().map(|file| file.number).collect();
+        if self.tells(&request) {
+            self.add_result(info, family, plan, &done);
+        }
         info.output_bytes = done.merge.as_ref().map_or(0, |merge| merge.totals.written);
         self.log_compaction(info, family, plan, done.merge.as_ref());
+        self.notify_fallbacks(family, done.fallbacks);
         // A trivial move creates no files.
         Ok(if plan.trivial_move {
             Vec::new()
@@ -198,6 +184,7 @@ impl Background {
         };
         Ok(CarriedOut {
             files: output.files.into_iter().map(Arc::new).collect(),
+            properties: output.properties,
             fallbacks: output.fallbacks,
             blob_garbage: output.blob_garbage,
             blob_files: output.blob_files,

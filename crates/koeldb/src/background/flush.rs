@@ -14,7 +14,7 @@ use koeldb_memtable::Memtable;
 use koeldb_table::TableProperties;
 use koeldb_table::builder::TableReason;
 
-use super::Background;
+use super::{Background, job_info};
 use crate::env::thread_status::ThreadOperation;
 use crate::report::StallCondition;
 use crate::report::listener::{Event, FlushJobInfo, FlushReason};
@@ -157,7 +157,7 @@ impl Background {
         let table = file
             .as_deref()
             .map(|file| (file, flush.properties.as_ref()));
-        self.notify_flushed(family, table, begun, &mut info);
+        self.notify_flushed(family, table, &flush.blob_files, begun, &mut info);
         self.tree.remove_obsolete_files();
         self.check_space();
         self.schedule();
@@ -223,6 +223,11 @@ impl Background {
             column_family_id: family.id,
             job_id: job,
             file: None,
+            path: None,
+            properties: None,
+            oldest_blob_file: 0,
+            blob_files: Vec::new(),
+            blob_compression: family.options().blob_compression_type,
             reason,
             triggered_writes_slowdown: matches!(stall, StallCondition::Delayed { .. }),
             triggered_writes_stop: matches!(stall, StallCondition::Stopped(_)),
@@ -240,6 +245,7 @@ impl Background {
         &self,
         family: &ColumnFamilyData,
         table: Option<(&FileMeta, Option<&TableProperties>)>,
+        blob_files: &[BlobFileMeta],
         begun: Duration,
         info: &mut FlushJobInfo,
     ) {
@@ -255,6 +261,9 @@ impl Background {
         self.context
             .info_log
             .flush_finished(info.job_id, family, table, info.elapsed);
+        if !self.context.listeners.is_empty() {
+            job_info::add_flushed(info, family, table, blob_files);
+        }
         self.context.notify(&Event::FlushCompleted(info));
     }
 
@@ -371,7 +380,8 @@ impl Background {
             let file = flushed.file.as_ref();
             if is_installed {
                 let table = file.map(|file| (&**file, flushed.properties.as_ref()));
-                self.notify_flushed(family, table, begun, &mut flushed.info);
+                let blob_files = &flushed.blob_files;
+                self.notify_flushed(family, table, blob_files, begun, &mut flushed.info);
             } else {
                 self.tree.discard(family, file);
                 self.tree.discard_blob_files(family, &flushed.blob_files);

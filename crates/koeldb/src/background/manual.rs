@@ -23,6 +23,7 @@ use crate::options::{
     BottommostLevelCompaction, CancelToken, ColumnFamilyOptions, CompactRangeOptions,
     CompactionOptions, CompactionStyle,
 };
+use crate::report::listener::CompactionJobInfo;
 use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::key_bounds::KeyBounds;
 use crate::state::work_queue::WorkKind;
@@ -49,8 +50,8 @@ impl Manual<'_> {
 /// The number of running manual compactions, and whether manual compactions are disabled.
 #[derive(Debug, Default)]
 pub(super) struct ManualState {
-    /// The number of calls of `disable_manual_compaction` that were not reverted.
-    disabled: Mutex<u32>,
+    /// The number of calls of `disable_manual_compaction`, less those of `enable_manual_compaction`.
+    disabled: Mutex<i64>,
     /// Whether manual compactions are disabled; ends the running ones.
     is_disabled: AtomicBool,
     running: AtomicU32,
@@ -72,7 +73,11 @@ impl Background {
         {
             let mut disabled = lock(&self.manual.disabled);
             *disabled += 1;
-            self.manual.is_disabled.store(true, Ordering::SeqCst);
+            let is_disabled = *disabled > 0;
+            self.manual.is_disabled.store(is_disabled, Ordering::SeqCst);
+            if !is_disabled {
+                return;
+            }
         }
         self.slots.notify();
         while self.manual.running.load(Ordering::SeqCst) > 0 {
@@ -81,18 +86,28 @@ impl Background {
         }
     }
 
-    /// Ends one call of [`Background::disable_manual_compaction`]; they are enabled after the last.
+    /// Reverts one call of [`Background::disable_manual_compaction`], which may be still to come.
     pub(crate) fn enable_manual_compaction(&self) {
         let mut disabled = lock(&self.manual.disabled);
-        *disabled = disabled.saturating_sub(1);
+        *disabled -= 1;
         self.manual
             .is_disabled
             .store(*disabled > 0, Ordering::SeqCst);
     }
 
+    /// Whether a manual compaction runs.
+    pub(super) fn is_manual_running(&self) -> bool {
+        self.manual.running.load(Ordering::SeqCst) > 0
+    }
+
     /// Registers a running manual compaction; `Incomplete` while manual compactions are disabled.
+    ///
+    /// It waits while background work is paused.
     fn begin_manual(&self) -> Result<Running<'_>> {
-        self.manual.running.fetch_add(1, Ordering::SeqCst);
+        {
+            let _running = self.slots.wait_for_continue();
+            self.manual.running.fetch_add(1, Ordering::SeqCst);
+        }
         let running = Running(self);
         match self.manual.is_disabled.load(Ordering::SeqCst) {
             true => Err(canceled()),
@@ -557,12 +572,15 @@ impl Background {
     }
 
     /// Compacts the named tables, and those between them, into `output_level`.
+    ///
+    /// What listeners are told at the end goes to `report`, too.
     pub(crate) fn compact_files(
         self: &Arc<Self>,
         family: &Arc<ColumnFamilyData>,
         files: &[PathBuf],
         output_level: usize,
         options: &CompactionOptions,
+        report: Option<&Mutex<Option<CompactionJobInfo>>>,
     ) -> Result<Vec<PathBuf>> {
         self.health.check_writable()?;
         let _foreground = self.slots.enter()?;
@@ -587,6 +605,7 @@ impl Background {
                 max_subcompactions: options.max_subcompactions,
                 compression: options.compression,
                 target_file_bytes: options.output_file_size_limit,
+                report,
                 ..CompactionRequest::default()
             },
             is_exclusive: false,

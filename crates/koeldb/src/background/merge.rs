@@ -12,7 +12,7 @@ use koeldb_fs::rate_limit::{IoKind, IoPriority};
 use koeldb_fs::{Purpose, WriteOptions};
 use koeldb_lsm::job::{
     BlobSpec, CompactionFilterContext, CompactionJob, CompactionResult, DeletionTrigger,
-    HiddenTables, LiveSnapshots, OutputSpec, Outputs,
+    HiddenTables, LiveSnapshots, OutputSpec, Outputs, RunPart,
 };
 use koeldb_lsm::pick::{
     CompactionPlan, CompactionReason, blob_garbage, dead_bytes, leveled, universal,
@@ -29,6 +29,7 @@ use crate::options::{
     BlobGarbageCollectionPolicy, BlobRule, ColumnFamilyOptions, Compression, blob_rule,
     pick_settings,
 };
+use crate::report::CompactionJobStats;
 use crate::report::listener::{CompactionJobInfo, Event, SubcompactionJobInfo};
 use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::counters::JobTotals;
@@ -55,7 +56,8 @@ impl Background {
             (plan.output_path, TableReason::Compaction),
         );
         let result = reporter.check(merge.run(&|| reporter.begin()))?;
-        reporter.kept_unmerged(result.merge_failures);
+        let drops = result.figures.drops;
+        reporter.kept_unmerged(result.figures.merge_failures);
         let elapsed = self.context.clock.now().saturating_sub(begun);
         let totals = merge.totals(&result, elapsed);
         family.counters.compacted(plan.output_level, totals);
@@ -63,19 +65,17 @@ impl Background {
         for (file, properties) in output.files.iter().zip(&output.properties) {
             reporter.created(file, properties);
         }
-        let outcome = CompactionOutcome::new(totals, result.parts, &output.properties);
+        let stats = CompactionJobStats::of(result.figures);
+        let outcome = CompactionOutcome::new(totals, result.parts, &output.properties, stats);
         for (ticker, count) in [
-            (Ticker::CompactionKeyDropNewerEntry, result.drops.hidden),
-            (Ticker::CompactionKeyDropObsolete, result.drops.obsolete),
-            (
-                Ticker::CompactionKeyDropRangeDel,
-                result.drops.range_deleted,
-            ),
+            (Ticker::CompactionKeyDropNewerEntry, drops.hidden),
+            (Ticker::CompactionKeyDropObsolete, drops.obsolete),
+            (Ticker::CompactionKeyDropRangeDel, drops.range_deleted),
             (
                 Ticker::CompactionRangeDelDropObsolete,
                 output.obsolete_tombstones,
             ),
-            (Ticker::CompactionKeyDropUser, result.drops.filtered),
+            (Ticker::CompactionKeyDropUser, drops.filtered),
             (Ticker::BlobDbGcNumKeysRelocated, output.moved_values),
             (Ticker::BlobDbGcBytesRelocated, output.moved_bytes),
         ] {
@@ -155,7 +155,7 @@ impl<'a> Merge<'a> {
         };
         let range = self.request.worker.map(|job| job.range.clone());
         let filter_context = CompactionFilterContext::new(
-            plan.bottommost,
+            plan.is_full(&self.version),
             plan.reason == CompactionReason::ManualCompaction,
             self.family.id,
             as_level(plan.output_level),
@@ -166,7 +166,7 @@ impl<'a> Merge<'a> {
             .into_iter()
             .chain(self.request.canceled.iter().copied())
             .collect();
-        let run_parts = |count: usize, part: &(dyn Fn(usize) + Sync)| {
+        let run_parts = |count: usize, part: &RunPart<'_>| {
             jobs.run_parts(count, &|number| self.run_part(number, part));
         };
         let requested_parts = self.request.max_subcompactions;
@@ -193,6 +193,7 @@ impl<'a> Merge<'a> {
             parts_max: jobs.parts_max(&self.options, plan, requested_parts),
             run_parts: &run_parts,
             verify_record_count: jobs.context.db_options.compaction_verify_record_count,
+            counts_input: jobs.tells(&self.request),
         };
         let result = job.run()?;
         let written = (&*result.output.files, &*result.output.entry_hashes);
@@ -346,13 +347,8 @@ impl<'a> Merge<'a> {
         };
         let tables = &self.jobs.context.table_files;
         let mut context = tables.build_context(self.family, &self.options, destination);
-        if let Some(percent) = self.options.compressed_percent()
-            && universal::stays_uncompressed(&self.version, plan, percent)
-        {
-            context.compression = Compression::None;
-        }
-        if let Some(compression) = self.request.compression {
-            context.compression = compression;
+        if let Some(instead) = replacing_codec(&self.options, &self.version, plan, &self.request) {
+            context.compression = instead;
         }
         if let Some(job) = self.request.worker {
             context.db_id.clone_from(&job.db_id);
@@ -384,9 +380,9 @@ impl<'a> Merge<'a> {
     }
 
     /// Runs one subcompaction in the calling thread, notifies listeners, measures its CPU time.
-    fn run_part(&self, number: usize, part: &(dyn Fn(usize) + Sync)) {
+    fn run_part(&self, number: usize, part: &RunPart<'_>) {
         let (context, info) = (&self.jobs.context, self.info);
-        let subcompaction = SubcompactionJobInfo {
+        let mut subcompaction = SubcompactionJobInfo {
             column_family: info.column_family.clone(),
             column_family_id: info.column_family_id,
             job_id: info.job_id,
@@ -394,11 +390,24 @@ impl<'a> Merge<'a> {
             base_input_level: info.base_input_level,
             output_level: info.output_level,
             reason: info.reason,
+            compression: info.compression,
+            blob_compression: info.blob_compression,
+            error: None,
+            stats: CompactionJobStats::default(),
         };
         context.notify(&Event::SubcompactionBegin(&subcompaction));
-        let begun = context.clock.thread_cpu();
-        part(number);
-        let cpu = context.clock.thread_cpu().saturating_sub(begun);
+        let (begun, begun_cpu) = (context.clock.now(), context.clock.thread_cpu());
+        let result = part(number);
+        let elapsed = context.clock.now().saturating_sub(begun);
+        let cpu = context.clock.thread_cpu().saturating_sub(begun_cpu);
+        match result {
+            Ok(figures) => subcompaction.stats = CompactionJobStats::of(figures),
+            Err(error) => subcompaction.error = Some(error),
+        }
+        subcompaction.stats.elapsed = elapsed;
+        subcompaction.stats.cpu = cpu;
+        subcompaction.stats.is_full_compaction = info.stats.is_full_compaction;
+        subcompaction.stats.is_manual_compaction = info.stats.is_manual_compaction;
         let nanos = u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX);
         self.cpu_nanos.fetch_add(nanos, Ordering::Relaxed);
         context.notify(&Event::SubcompactionCompleted(&subcompaction));
@@ -416,11 +425,39 @@ impl<'a> Merge<'a> {
             read_there,
             written: result.output.files.iter().map(|file| file.bytes).sum(),
             raw: result.output.raw_bytes,
-            keys_in: result.entries_read,
-            keys_dropped: result.drops.total(),
+            keys_in: result.figures.entries_read,
+            keys_dropped: result.figures.drops.total(),
             ..JobTotals::default()
         }
     }
+}
+
+/// Returns the codec of the output of a plan, if it is not that of the output level.
+fn replacing_codec(
+    options: &ColumnFamilyOptions,
+    version: &Version,
+    plan: &CompactionPlan,
+    request: &CompactionRequest<'_>,
+) -> Option<Compression> {
+    if request.compression.is_some() {
+        return request.compression;
+    }
+    let percent = options.compressed_percent()?;
+    universal::stays_uncompressed(version, plan, percent).then_some(Compression::None)
+}
+
+/// Returns the codec of the output of a plan.
+pub(super) fn output_compression(
+    options: &ColumnFamilyOptions,
+    version: &Version,
+    plan: &CompactionPlan,
+    request: &CompactionRequest<'_>,
+) -> Compression {
+    replacing_codec(options, version, plan, request).unwrap_or_else(|| {
+        let targets = leveled::level_targets(version, &pick_settings(options));
+        let (level, base_level) = (as_level(plan.output_level), as_level(targets.base_level));
+        options.compression_at(level, base_level, plan.bottommost).0
+    })
 }
 
 /// Converts a level number to `u32`, saturating.

@@ -9,6 +9,7 @@
 pub(crate) mod blob_garbage;
 mod compaction;
 mod flush;
+mod job_info;
 mod manual;
 mod merge;
 mod offers;
@@ -211,6 +212,9 @@ impl Background {
     fn run_flush(self: &Arc<Self>) {
         let slot = self.slots.of_job(SlotKind::Flush);
         while !self.slots.cancelled.load(Ordering::Relaxed) && self.health.failure().is_none() {
+            if self.slots.running().pauses > 0 {
+                break;
+            }
             let Some(family) = self.families.family_to_flush() else {
                 break;
             };
@@ -332,7 +336,11 @@ impl Background {
     }
 
     /// Waits until no background work is running or due.
-    pub(crate) fn wait_for_compact(self: &Arc<Self>, timeout: Option<Duration>) -> Result<()> {
+    pub(crate) fn wait_for_compact(
+        self: &Arc<Self>,
+        timeout: Option<Duration>,
+        aborts_on_pause: bool,
+    ) -> Result<()> {
         let deadline = timeout.map(|timeout| self.context.clock.now() + timeout);
         let seen = lock(&self.compaction_failures).count;
         loop {
@@ -343,6 +351,12 @@ impl Background {
             }
             self.schedule();
             let running = self.slots.running();
+            if aborts_on_pause && running.pauses > 0 {
+                return Err(Error::with_kind(
+                    ErrorKind::Aborted,
+                    "background work is paused",
+                ));
+            }
             if self.is_idle(&running) {
                 return Ok(());
             }

@@ -1,6 +1,7 @@
-//! Pauses of background jobs; a close ends all of them, a call of `Db::resume` some.
+//! Pauses of background jobs, by calls and before retries.
 //!
-//! `Db::pause_background_work` lets no job start until the call is reverted.
+//! `Db::pause_background_work` lets no job start until the call is reverted. A close ends all pauses,
+//! a call of `Db::resume` those before retries.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,16 +13,22 @@ use koeldb_base::{Error, Result};
 use super::Background;
 
 impl Background {
-    /// Starts no more background jobs, and waits for those that run.
+    /// Keeps flushes and compactions from starting, and waits for those that run.
+    ///
+    /// Each call is reverted by one of [`Background::continue_work`].
     pub(crate) fn pause_work(&self) {
         let mut running = self.slots.running();
         running.pauses += 1;
-        while running.flushes + running.compactions > 0 && !self.health.is_closing() {
+        let is_busy = |jobs: u32| jobs > 0 || self.is_manual_running();
+        while is_busy(running.flushes + running.compactions) && !self.health.is_closing() {
             running = self.slots.wait(running, Duration::from_millis(50));
         }
     }
 
-    /// Ends one call of [`Background::pause_work`]; jobs start again after the last.
+    /// Reverts one call of [`Background::pause_work`]; jobs start again after the last.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if there is none.
     pub(crate) fn continue_work(self: &Arc<Self>) -> Result<()> {
         {
             let mut running = self.slots.running();
@@ -29,6 +36,7 @@ impl Background {
             running.pauses =
                 left.ok_or_else(|| Error::invalid_argument("background work is not paused"))?;
         }
+        self.slots.notify();
         self.schedule();
         Ok(())
     }

@@ -13,12 +13,15 @@ pub(crate) mod format;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use koeldb_base::file_name::{self, FileNumber};
 use koeldb_base::stats::Ticker;
 use koeldb_base::{Error, ErrorKind, Result};
 use koeldb_fs::{Purpose, WriteOptions};
-use koeldb_lsm::job::{HiddenTables, LiveSnapshots, Outputs, PartRange};
+use koeldb_lsm::job::{
+    HiddenTables, LiveSnapshots, MergeFigures, OutputFigures, Outputs, PartRange,
+};
 use koeldb_lsm::pick::CompactionPlan;
 use koeldb_table::builder::TableReason;
 
@@ -32,6 +35,7 @@ use crate::env::compaction_service::{
     CompactionService, CompactionServiceJobInfo, CompactionServiceJobStatus,
     CompactionServiceScheduleResponse, CompactionServiceWaitResponse,
 };
+use crate::report::CompactionJobStats;
 use crate::report::listener::CompactionJobInfo;
 use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::counters::JobTotals;
@@ -76,12 +80,12 @@ impl Background {
         job: &WorkerJob,
     ) -> Result<(Outputs, CompactionOutcome)> {
         let _foreground = self.slots.enter()?;
-        let info = self.compaction_info(family, plan);
         let request = CompactionRequest {
             max_subcompactions: 1,
             worker: Some(job),
             ..CompactionRequest::default()
         };
+        let info = self.compaction_info(family, plan, &request);
         self.merge_tables(&info, family, plan, request)
     }
 
@@ -148,7 +152,16 @@ impl Background {
                 context.count(Ticker::RemoteCompactReadBytes, plan.input_bytes());
                 context.count(Ticker::RemoteCompactWriteBytes, totals.written);
                 service.on_installation(&id, CompactionServiceJobStatus::Success);
-                let outcome = CompactionOutcome::new(totals, 1, &output.properties);
+                let figures = MergeFigures {
+                    entries_read: totals.keys_in,
+                    output: OutputFigures::of(&output),
+                    ..MergeFigures::default()
+                };
+                let stats = CompactionJobStats {
+                    is_remote_compaction: true,
+                    ..CompactionJobStats::of(figures)
+                };
+                let outcome = CompactionOutcome::new(totals, 1, &output.properties, stats);
                 Ok(Some((output, outcome)))
             }
             Err(error) => {
@@ -190,6 +203,7 @@ impl Background {
             job_id: info.job_id,
             reason: plan.reason,
             is_bottommost: plan.bottommost,
+            is_full_compaction: info.stats.is_full_compaction,
             base_input_level: info.base_input_level,
             output_level: plan.output_level,
             input_bytes: plan.input_bytes(),
@@ -297,6 +311,7 @@ impl Background {
         let figures = &result.figures;
         let totals = JobTotals {
             count: 1,
+            cpu: Duration::from_micros(figures.cpu_micros),
             read_above: plan.input_bytes().saturating_sub(read_there),
             read_there,
             written: output.files.iter().map(|file| file.bytes).sum(),

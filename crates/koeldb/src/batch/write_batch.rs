@@ -180,6 +180,14 @@ impl WriteBatch {
         !self.is_too_large
     }
 
+    /// Sets the size in bytes above which operations are left out, and the write of the batch fails.
+    ///
+    /// Default: the largest size that a log can have.
+    pub fn set_max_bytes(&mut self, bytes: usize) -> &mut Self {
+        self.bytes_max = bytes.min(BATCH_BYTES_MAX);
+        self
+    }
+
     /// Fails with `InvalidArgument` if an operation was left out because the batch was too large.
     pub(crate) fn check_size(&self) -> Result<()> {
         if !self.is_too_large {

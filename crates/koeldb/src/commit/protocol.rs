@@ -93,6 +93,8 @@ pub(crate) struct WriteParts<'d> {
 pub(crate) struct ColumnFamilyMemtable {
     pub(crate) family: Arc<ColumnFamilyData>,
     pub(crate) memtable: Arc<Memtable>,
+    /// The newest sequence number from when the memtable became the active one.
+    pub(crate) earliest_seqno: SeqNo,
     pub(crate) charge: Option<Arc<Charge>>,
     pub(crate) write_buffer_bytes: usize,
     /// The number of range tombstones with which the memtable is sealed; 0 for any.
@@ -104,11 +106,12 @@ pub(crate) struct ColumnFamilyMemtable {
 }
 
 impl ColumnFamilyMemtable {
-    /// Returns the column family with its current memtable.
-    pub(crate) fn of(family: &Arc<ColumnFamilyData>) -> Self {
+    /// Returns the column family with its current memtable; `last_seqno` is the newest number.
+    pub(crate) fn of(family: &Arc<ColumnFamilyData>, last_seqno: SeqNo) -> Self {
         family.read(|state| ColumnFamilyMemtable {
             family: Arc::clone(family),
             memtable: Arc::clone(&state.active.memtable),
+            earliest_seqno: last_seqno,
             charge: state.active.charge.clone(),
             write_buffer_bytes: write_buffer_bytes(&state.options),
             range_deletions_max: u64::from(state.options.memtable_max_range_deletions),

@@ -103,15 +103,18 @@ impl CommitPipeline {
         log: FileNumber,
         reason: FlushReason,
     ) {
+        let last_seqno = commit.last_seqno;
         let active = &mut Arc::make_mut(&mut commit.families)[index];
         if let Some(charge) = &active.charge {
             charge.set(active.memtable.memory_bytes());
             charge.seal();
         }
         active.memtable.seal();
-        self.context
-            .listeners
-            .memtable_sealed(&active.family.name, &active.memtable);
+        self.context.listeners.memtable_sealed(
+            &active.family.name,
+            &active.memtable,
+            active.earliest_seqno,
+        );
         let family = Arc::clone(&active.family);
         let options = family.options();
         let next = LoggedMemtable {
@@ -120,6 +123,7 @@ impl CommitPipeline {
         };
         next.activate();
         active.memtable = Arc::clone(&next.memtable);
+        active.earliest_seqno = last_seqno;
         active.charge.clone_from(&next.charge);
         active.write_buffer_bytes = write_buffer_bytes(&options);
         active.range_deletions_max = u64::from(options.memtable_max_range_deletions);

@@ -15,6 +15,7 @@ use crate::api::db::Db;
 use crate::commit::protocol::CommitPipeline;
 use crate::copies::capture::{Capture, FlushPolicy};
 use crate::copies::checkpoint::write_manifest;
+use crate::copies::updates::logs;
 use crate::state::column_family_data::ColumnFamilyData;
 
 /// A live table file of a database (RocksDB: `LiveFileMetaData`).
@@ -196,6 +197,15 @@ impl Db {
     pub fn log_files(&self) -> Result<Vec<LogFile>> {
         self.inner().health.check_open()?;
         log_files(&self.inner().commit)
+    }
+
+    /// Reads the sequence number of the first batch of a log; `None` if it has none.
+    ///
+    /// # Errors
+    /// `NotFound` if the log was removed meanwhile; `Corruption`; errors of the file system.
+    pub fn first_seqno_of_log(&self, log: &LogFile) -> Result<Option<SeqNo>> {
+        self.inner().health.check_open()?;
+        logs::first_seqno(&self.inner().context, log.number)
     }
 
     /// Captures the files for another backup tool (RocksDB: `GetLiveFilesStorageInfo`).

@@ -9,7 +9,7 @@
 //! A prepared transaction appears where it is committed. Every log repeats the sections of undecided
 //! transactions, and the feed reads a log from its beginning: it meets a section before its commit.
 
-mod logs;
+pub(crate) mod logs;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;

@@ -49,8 +49,10 @@ impl CommitPipeline {
                     return Err(error);
                 }
             };
+            let last_seqno = leadership.commit.last_seqno;
             let families = Arc::make_mut(&mut leadership.commit.families);
-            families.extend(added.iter().map(ColumnFamilyMemtable::of));
+            let memtable = |family| ColumnFamilyMemtable::of(family, last_seqno);
+            families.extend(added.iter().map(memtable));
             families.sort_by_key(|active| active.family.id);
             leadership.commit.wal_check_bytes = 0;
             for family in &added {

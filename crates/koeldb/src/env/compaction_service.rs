@@ -67,6 +67,8 @@ pub struct CompactionServiceJobInfo {
     pub reason: CompactionReason,
     /// Whether nothing lies below the output in its key range.
     pub is_bottommost: bool,
+    /// Whether all tables of the column family are inputs.
+    pub is_full_compaction: bool,
     /// The uppermost input level.
     pub base_input_level: usize,
     /// The output level.

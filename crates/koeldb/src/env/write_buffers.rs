@@ -167,6 +167,15 @@ impl WriteBufferManager {
         self.shared.active.load(Ordering::Relaxed)
     }
 
+    /// Returns the part of the block cache that the memory of memtables takes, in bytes; 0 without a
+    /// cache (RocksDB: `dummy_entries_in_cache_usage`).
+    #[must_use]
+    pub fn get_reserved_in_cache(&self) -> u64 {
+        let reserved = self.shared.reserved.as_ref();
+        let count = reserved.map_or(0, |reserved| lock(&reserved.entries).len());
+        (count as u64).saturating_mul(RESERVATION_BYTES)
+    }
+
     /// Whether a memtable should be flushed to free memory (RocksDB: `ShouldFlush`).
     pub(crate) fn should_flush(&self) -> bool {
         let limit = self.get_buffer_size();

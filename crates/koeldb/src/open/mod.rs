@@ -400,11 +400,13 @@ fn commit_state(
     last_seqno: SeqNo,
     families: &BTreeMap<u32, Arc<ColumnFamilyData>>,
 ) -> CommitState {
+    let families = families.values();
+    let families = families.map(|family| ColumnFamilyMemtable::of(family, last_seqno));
     CommitState {
         wal,
         last_seqno,
         wal_check_bytes: 0,
-        families: Arc::new(families.values().map(ColumnFamilyMemtable::of).collect()),
+        families: Arc::new(families.collect()),
         recent: RecentWrites::default(),
         group_wait: GroupWait::default(),
     }

@@ -108,6 +108,18 @@ impl Cache {
         self.blocks.pinned_usage()
     }
 
+    /// The number of cached blocks and values.
+    #[must_use]
+    pub fn get_occupancy_count(&self) -> u64 {
+        self.blocks.len()
+    }
+
+    /// The number of buckets in the hash tables of the cache.
+    #[must_use]
+    pub fn get_table_address_count(&self) -> u64 {
+        self.blocks.bucket_count()
+    }
+
     /// Returns the underlying block cache, for table readers.
     pub(crate) fn blocks(&self) -> &koeldb_cache::Cache<CachedBlock> {
         &self.blocks

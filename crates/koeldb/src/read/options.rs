@@ -326,6 +326,18 @@ impl ReadOptions {
         self
     }
 
+    /// Removes the `table_filter`.
+    pub fn clear_table_filter(&mut self) -> &mut Self {
+        self.table_filter = None;
+        self
+    }
+
+    /// Whether there is a `table_filter`.
+    #[must_use]
+    pub const fn has_table_filter(&self) -> bool {
+        self.table_filter.is_some()
+    }
+
     /// Sets the key at which scans begin, inclusive; `None` for no bound.
     ///
     /// Default: none.

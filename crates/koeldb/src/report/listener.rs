@@ -6,11 +6,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use koeldb_base::{Error, SeqNo, file_name::FileNumber};
+use koeldb_base::codec::Compression;
+use koeldb_base::{Error, SeqNo, Timestamp, file_name::FileNumber};
 use koeldb_lsm::pick::CompactionReason;
 
 use crate::report::StallCondition;
-use crate::report::{RecoveryReport, ScrubReport, SettingWithoutEffect, SstFileProperties};
+use crate::report::{
+    BlobFileAdditionInfo, BlobFileGarbageInfo, CompactionFileInfo, CompactionJobStats,
+    RecoveryReport, ScrubReport, SettingWithoutEffect, SstFileProperties,
+};
 
 /// The reason for a flush: why its last memtable was sealed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,6 +74,16 @@ pub struct FlushJobInfo {
     pub job_id: u64,
     /// The new table; `None` at the beginning, or if there was no entry to write.
     pub file: Option<FileNumber>,
+    /// The path of the new table.
+    pub path: Option<PathBuf>,
+    /// The properties of the new table.
+    pub properties: Option<SstFileProperties>,
+    /// The number of the oldest blob file that the new table refers to; 0 without one.
+    pub oldest_blob_file: FileNumber,
+    /// The blob files that the flush wrote.
+    pub blob_files: Vec<BlobFileAdditionInfo>,
+    /// The codec of new blob files.
+    pub blob_compression: Compression,
     /// The reason for the flush.
     pub reason: FlushReason,
     /// Whether writes to the column family were delayed when the flush began.
@@ -102,12 +116,24 @@ pub struct CompactionJobInfo {
     pub error: Option<Error>,
     /// The first level with inputs.
     pub base_input_level: usize,
-    /// The input files, with their levels.
-    pub inputs: Vec<(usize, FileNumber)>,
-    /// The output files; none at the beginning.
-    pub outputs: Vec<FileNumber>,
+    /// The input tables, upper levels first.
+    pub inputs: Vec<CompactionFileInfo>,
+    /// The output tables; none at the beginning.
+    pub outputs: Vec<CompactionFileInfo>,
     /// The output level.
     pub output_level: usize,
+    /// The number of tables on level 0 when the event happens.
+    pub num_level0_files: usize,
+    /// The codec of new tables.
+    pub compression: Compression,
+    /// The codec of new blob files.
+    pub blob_compression: Compression,
+    /// The blob files that the compaction wrote; none at the beginning.
+    pub blob_files: Vec<BlobFileAdditionInfo>,
+    /// The values in blob files that the compaction made garbage; none at the beginning.
+    pub blob_garbage: Vec<BlobFileGarbageInfo>,
+    /// The figures of the compaction.
+    pub stats: CompactionJobStats,
     /// Bytes read.
     pub input_bytes: u64,
     /// Bytes written; 0 if the files were moved or dropped.
@@ -134,6 +160,14 @@ pub struct SubcompactionJobInfo {
     pub output_level: usize,
     /// The reason for the compaction.
     pub reason: CompactionReason,
+    /// The codec of new tables.
+    pub compression: Compression,
+    /// The codec of new blob files.
+    pub blob_compression: Compression,
+    /// The error that ended the part.
+    pub error: Option<Error>,
+    /// The figures of the part.
+    pub stats: CompactionJobStats,
 }
 
 /// The reason for writing a table.
@@ -180,10 +214,16 @@ pub struct MemtableInfo {
     pub column_family: String,
     /// The sequence number of the first entry; 0 without one.
     pub first_seqno: SeqNo,
+    /// A sequence number that none of its entries is below: the newest one of the database when the
+    /// memtable became the active one, or that of an older entry which was recovered from a log.
+    pub earliest_seqno: SeqNo,
     /// The number of entries.
     pub num_entries: u64,
     /// The number of deletions.
     pub num_deletes: u64,
+    /// The newest user-defined timestamp; `None` unless the flush will leave out the timestamps
+    /// (`persist_user_defined_timestamps`).
+    pub newest_timestamp: Option<Timestamp>,
 }
 
 /// An external file that became a table of the database.
@@ -200,6 +240,8 @@ pub struct ExternalFileIngestionInfo {
     pub global_seqno: SeqNo,
     /// The level of the table.
     pub level: usize,
+    /// The properties of the file.
+    pub properties: Option<SstFileProperties>,
 }
 
 /// A table written in the block-based format because the other format cannot hold its entries.

@@ -2,6 +2,7 @@
 //!
 //! They are plain values, which use no other storey.
 
+mod job_figures;
 pub mod listener;
 mod recovery;
 mod scrub;
@@ -10,6 +11,9 @@ mod sst_properties;
 mod stall;
 pub(crate) mod stats_history;
 
+pub use job_figures::{
+    BlobFileAdditionInfo, BlobFileGarbageInfo, CompactionFileInfo, CompactionJobStats,
+};
 pub use recovery::{LogReport, RecoveryReport};
 pub use scrub::ScrubReport;
 pub use setting::SettingWithoutEffect;

@@ -126,6 +126,15 @@ impl JobSlots {
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
+    /// Waits until background work is not paused, or the database is being closed.
+    pub(crate) fn wait_for_continue(&self) -> MutexGuard<'_, RunningJobs> {
+        let mut running = self.running();
+        while running.pauses > 0 && !running.shut_down {
+            running = self.wait(running, Duration::from_millis(50));
+        }
+        running
+    }
+
     /// Prevents new jobs, cancels running compactions, and waits for running jobs.
     pub(crate) fn shut_down(&self) {
         self.cancelled.store(true, Ordering::Relaxed);

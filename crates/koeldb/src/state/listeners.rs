@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
+use koeldb_base::SeqNo;
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_memtable::Memtable;
 
@@ -41,13 +42,23 @@ impl Listeners {
     }
 
     /// Stores the event of a sealed memtable, which [`Listeners::report_sealed`] reports later.
-    pub(crate) fn memtable_sealed(&self, column_family: &str, memtable: &Memtable) {
+    ///
+    /// `earliest_seqno` is the newest sequence number from when the memtable became the active one.
+    pub(crate) fn memtable_sealed(
+        &self,
+        column_family: &str,
+        memtable: &Memtable,
+        earliest_seqno: SeqNo,
+    ) {
         if !self.is_empty() {
+            let first_seqno = memtable.first_seqno();
             lock(&self.sealed).push(MemtableInfo {
                 column_family: column_family.to_owned(),
-                first_seqno: memtable.first_seqno().unwrap_or(0),
+                first_seqno: first_seqno.unwrap_or(0),
+                earliest_seqno: first_seqno.unwrap_or(earliest_seqno).min(earliest_seqno),
                 num_entries: memtable.entry_count(),
                 num_deletes: memtable.deletion_count(),
+                newest_timestamp: memtable.newest_timestamp(),
             });
         }
     }

@@ -113,7 +113,7 @@ fn level_0_is_merged_within_itself_while_a_compaction_into_the_base_level_stands
                 if let Event::CompactionCompleted(info) = event
                     && info.output_level == 0
                 {
-                    if info.inputs.iter().any(|&(level, _)| level > 0) {
+                    if info.inputs.iter().any(|input| input.level > 0) {
                         mixed.fetch_add(1, Ordering::SeqCst);
                     }
                     within.fetch_add(1, Ordering::SeqCst);

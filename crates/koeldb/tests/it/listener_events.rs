@@ -45,7 +45,13 @@ fn line(event: &Event<'_>) -> Option<String> {
         Event::SubcompactionBegin(info) => {
             format!("part {} begins", info.subcompaction_job_id)
         }
-        Event::SubcompactionCompleted(info) => format!("part {} ends", info.subcompaction_job_id),
+        Event::SubcompactionCompleted(info) => {
+            let outcome = match info.error {
+                Some(_) => "fails",
+                None => "ends",
+            };
+            format!("part {} {outcome}", info.subcompaction_job_id)
+        }
         Event::TableFileCreationStarted(info) => {
             assert!(info.properties.is_none());
             format!("table begun: {:?}", info.reason)
@@ -185,7 +191,7 @@ fn listeners_hear_of_failed_jobs_and_of_the_recovery() {
         "compaction of 2 to 6 begins",
         "part 0 begins",
         "table begun: Compaction",
-        "part 0 ends",
+        "part 0 fails",
         "no table",
         "compaction failed: 0 tables",
     ];
@@ -199,4 +205,70 @@ fn listeners_hear_of_failed_jobs_and_of_the_recovery() {
     let begins = lines.iter().position(|line| line == "recovery begins");
     let fails = lines.iter().position(|line| line == "no table");
     assert!(fails.is_some() && fails < begins, "{lines:?}");
+}
+
+#[test]
+fn a_compaction_tells_what_it_read_dropped_and_wrote() {
+    let mut options = base_options();
+    options.set_disable_auto_compactions(true);
+    let found = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&found);
+    options.add_event_listener(move |event: &Event<'_>| {
+        if let Event::CompactionCompleted(info) = event {
+            seen.lock().unwrap().push((*info).clone());
+        }
+    });
+    let db = Db::open(&options, "/figures").unwrap();
+    for key in ["a", "b", "c"] {
+        db.put(key, "old").unwrap();
+    }
+    db.single_delete("nowhere").unwrap();
+    db.flush().unwrap();
+    db.put("a", "new").unwrap();
+    db.delete("b").unwrap();
+    db.single_delete("c").unwrap();
+    db.flush().unwrap();
+    db.compact_range(..).unwrap();
+    let found = found.lock().unwrap();
+    let [info] = &found[..] else {
+        panic!("{found:?}");
+    };
+    let stats = &info.stats;
+    assert_eq!(
+        (stats.num_input_records, stats.num_input_deletion_records),
+        (7, 3)
+    );
+    // The keys, with 8 bytes each for number and type.
+    assert_eq!(stats.input_raw_key_bytes, 7 * 8 + 6 + 7);
+    assert_eq!(stats.input_raw_value_bytes, 4 * 3);
+    // Hidden: the old values. Without anything left to delete: all deletions.
+    assert_eq!(
+        (
+            stats.num_records_replaced,
+            stats.num_expired_deletion_records
+        ),
+        (3, 3)
+    );
+    assert_eq!(
+        (
+            stats.num_single_deletions_unmatched,
+            stats.num_single_deletions_mismatched
+        ),
+        (1, 0)
+    );
+    assert_eq!((stats.num_output_records, stats.num_output_files), (1, 1));
+    assert_eq!(stats.smallest_output_key.as_deref(), Some(&b"a"[..]));
+    assert_eq!(stats.largest_output_key, stats.smallest_output_key);
+    assert!(stats.is_full_compaction && stats.is_manual_compaction && !stats.is_remote_compaction);
+    assert_eq!((info.inputs.len(), info.num_level0_files), (2, 0));
+    let [output] = &info.outputs[..] else {
+        panic!("{info:?}");
+    };
+    assert_eq!(output.level, 6);
+    assert_eq!(output.properties.as_ref().unwrap().num_entries, 1);
+    assert!(info.inputs.iter().all(|input| input.properties.is_some()));
+    assert_eq!(
+        output.path.file_name().unwrap(),
+        &*format!("{:06}.sst", output.file)
+    );
 }

@@ -389,3 +389,44 @@ fn named_tables_of_two_levels_take_the_table_between_them_along() {
     let keys: Vec<_> = db.range(..).map(|entry| entry.unwrap().0).collect();
     assert_eq!(keys, ["a", "b", "f", "g", "h", "x", "y"].map(str::as_bytes));
 }
+
+#[test]
+fn paused_work_goes_on_when_each_pause_was_reverted() {
+    let env = Env::mem_env();
+    let (options, _) = options(&env);
+    let db = Db::open(&options, "/db").unwrap();
+    let error = db.continue_background_work().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    fill(&db, 1, "1");
+    db.pause_background_work();
+    db.pause_background_work();
+    let other = db.clone();
+    let compaction = std::thread::spawn(move || other.compact_all(&CompactRangeOptions::new()));
+    let aborted = db.wait_for_compact_unless_paused(None).unwrap_err();
+    assert_eq!(aborted.kind(), ErrorKind::Aborted, "{aborted}");
+    db.continue_background_work().unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(!compaction.is_finished());
+    db.continue_background_work().unwrap();
+    compaction.join().unwrap().unwrap();
+    assert_eq!(files_at(&db, 0), 0);
+    db.wait_for_compact_unless_paused(Some(LIMIT)).unwrap();
+    // A close ends a pause.
+    db.put("a", "value").unwrap();
+    db.pause_background_work();
+    db.close().unwrap();
+}
+
+#[test]
+fn an_enabling_that_comes_first_reverts_the_next_disabling() {
+    let env = Env::mem_env();
+    let (options, _) = options(&env);
+    let db = Db::open(&options, "/db").unwrap();
+    fill(&db, 1, "1");
+    db.enable_manual_compaction();
+    db.disable_manual_compaction();
+    db.compact_range(..).unwrap();
+    assert_eq!(files_at(&db, 0), 0);
+    db.disable_manual_compaction();
+    db.compact_range(..).unwrap_err();
+}

@@ -175,6 +175,12 @@ impl WriteBatchWithIndex {
         self.batch.update_timestamps(timestamp)
     }
 
+    /// Sets the size in bytes above which the write of the batch fails.
+    pub fn set_max_bytes(&mut self, bytes: usize) -> &mut Self {
+        self.batch.set_max_bytes(bytes);
+        self
+    }
+
     /// Sets the value of `key` in the default column family.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
         let (key, value) = (key.as_ref(), value.as_ref());

@@ -116,6 +116,13 @@ impl Transaction {
         &self.batch
     }
 
+    /// The operations of the transaction so far, to add others (RocksDB: `GetWriteBatch`).
+    ///
+    /// An operation that is added here locks and tracks no key: it conflicts with nothing.
+    pub fn batch_mut(&mut self) -> &mut WriteBatchWithIndex {
+        &mut self.batch
+    }
+
     // Snapshots.
 
     /// Sets a snapshot of the present state, which reads see and later writes conflict with.

@@ -135,7 +135,9 @@ impl BackupEngine {
     pub fn open(path: impl AsRef<Path>, options: &BackupEngineOptions) -> Result<Self> {
         let fs = &options.env.fs;
         let path = fs.absolute(path.as_ref())?;
-        refuse_database(&**fs, &path)?;
+        if !options.allow_database_directory {
+            refuse_database(&**fs, &path)?;
+        }
         for part in [SHARED, SHARED_CHECKSUM, PRIVATE, META] {
             create_dir_durably(&**fs, &path.join(part))?;
         }
@@ -150,7 +152,9 @@ impl BackupEngine {
     pub fn open_read_only(path: impl AsRef<Path>, options: &BackupEngineOptions) -> Result<Self> {
         let fs = &options.env.fs;
         let path = fs.absolute(path.as_ref())?;
-        refuse_database(&**fs, &path)?;
+        if !options.allow_database_directory {
+            refuse_database(&**fs, &path)?;
+        }
         Self::read(&path, options, None)
     }
 

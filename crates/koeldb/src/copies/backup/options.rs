@@ -25,6 +25,7 @@ pub struct BackupEngineOptions {
     pub(super) max_background_operations: usize,
     pub(super) backup_rate_limit: u64,
     pub(super) restore_rate_limit: u64,
+    pub(super) allow_database_directory: bool,
 }
 
 impl Default for BackupEngineOptions {
@@ -48,6 +49,7 @@ impl BackupEngineOptions {
             max_background_operations: cores.map_or(1, std::num::NonZero::get).min(4),
             backup_rate_limit: 0,
             restore_rate_limit: 0,
+            allow_database_directory: false,
         }
     }
 
@@ -56,6 +58,14 @@ impl BackupEngineOptions {
     /// Default: the environment of the process, with the file system of the machine.
     pub fn set_env(&mut self, env: &Env) -> &mut Self {
         self.env = env.clone();
+        self
+    }
+
+    /// Sets whether new backups may be in the directory of a database, as RocksDB permits.
+    ///
+    /// Default: off. A directory that has backups already is always permitted.
+    pub fn set_allow_database_directory(&mut self, allow: bool) -> &mut Self {
+        self.allow_database_directory = allow;
         self
     }
 

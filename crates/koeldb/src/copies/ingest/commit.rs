@@ -87,6 +87,7 @@ impl PreparedIngest {
                     internal_file_path: path.clone(),
                     global_seqno: seqno,
                     level,
+                    properties: file.properties.clone(),
                 });
                 let file = JsonObject::default()
                     .text("file", &path.to_string_lossy())

@@ -22,6 +22,7 @@ use crate::api::db::Db;
 use crate::background::transfer::{Pace, Transfer, TransferFile};
 use crate::commit::protocol::CommitPipeline;
 use crate::copies::sst_file_reader::{open_table, point_cursor};
+use crate::report::SstFileProperties;
 use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::context::Context;
 use crate::state::key_bounds::KeyBounds;
@@ -51,6 +52,8 @@ pub(super) struct PreparedFile {
     pub(super) takes_seqno: bool,
     /// The CRC-32C of the table in the directory, if it is known.
     pub(super) crc32c: Option<u32>,
+    /// The properties, if there are listeners.
+    pub(super) properties: Option<SstFileProperties>,
 }
 
 /// The external tables to ingest into one column family.
@@ -320,6 +323,10 @@ fn check_table(
         takes_seqno: version == Some(2)
             && !matches!(*reader, TableReader::Cuckoo(_) | TableReader::Plain(_)),
         crc32c: None,
+        properties: match context.listeners.is_empty() {
+            true => None,
+            false => Some(SstFileProperties::of(properties)?),
+        },
     })
 }
 

@@ -177,7 +177,7 @@ pub(super) fn gone(what: impl std::fmt::Display) -> Error {
 }
 
 /// The sequence number of the first batch of a log; `None` if it has none.
-fn first_seqno(context: &Context, number: FileNumber) -> Result<Option<SeqNo>> {
+pub(crate) fn first_seqno(context: &Context, number: FileNumber) -> Result<Option<SeqNo>> {
     let mut reader = log_reader(context, number)?;
     while let Some(record) = reader.next_record()? {
         let (seqno, count) = header(record)?;

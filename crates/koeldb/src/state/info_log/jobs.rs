@@ -15,7 +15,7 @@ use koeldb_table::TableProperties;
 use super::events::created_table;
 use super::{InfoLog, JobId};
 use crate::report::listener::FlushReason;
-use crate::report::{StallCause, StallCondition};
+use crate::report::{CompactionJobStats, StallCause, StallCondition};
 use crate::state::column_family_data::ColumnFamilyData;
 use crate::state::counters::JobTotals;
 
@@ -29,6 +29,8 @@ pub(crate) struct CompactionOutcome {
     pub(crate) subcompactions: usize,
     /// The codec of the output.
     pub(crate) compression: String,
+    /// What listeners are told.
+    pub(crate) stats: CompactionJobStats,
 }
 
 fn micros(time: Duration) -> u128 {
@@ -341,8 +343,14 @@ impl CompactionOutcome {
         totals: JobTotals,
         subcompactions: usize,
         properties: &[TableProperties],
+        stats: CompactionJobStats,
     ) -> Self {
         CompactionOutcome {
+            stats: CompactionJobStats {
+                elapsed: totals.elapsed,
+                cpu: totals.cpu,
+                ..stats
+            },
             totals,
             outputs: properties.len(),
             subcompactions,
