@@ -84,6 +84,7 @@ mod sst_file_writer;
 pub mod statistics;
 mod ticker;
 mod transactions;
+mod unwind;
 mod updates;
 mod write_batch;
 
