@@ -18,7 +18,7 @@ use crate::scratch::ScratchDir;
 /// The pending writes that cursors are over.
 enum Pending {
     Transaction(Box<Transaction>),
-    Batch(WriteBatchWithIndex),
+    Batch(Box<WriteBatchWithIndex>),
 }
 
 impl Pending {
@@ -109,7 +109,7 @@ fn run(seed: u64, kind: &str) -> (String, Vec<String>) {
     }
     let mut pending = match kind {
         "transaction" => Pending::Transaction(Box::new(db.transaction())),
-        _ => Pending::Batch(WriteBatchWithIndex::new(kind == "overwriting")),
+        _ => Pending::Batch(Box::new(WriteBatchWithIndex::new(kind == "overwriting"))),
     };
     let (mut cursors, mut valid, mut shown) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..120 {

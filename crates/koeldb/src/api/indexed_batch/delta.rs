@@ -23,9 +23,6 @@ use crate::api::column_family::ColumnFamily;
 use crate::batch::BatchEntry;
 use crate::state::key_bounds::KeyBounds;
 
-/// The size of the blocks of memory for many operations.
-const BLOCK_BYTES: usize = 64 << 10;
-
 /// The operations of a batch on one column family, sorted by key and newest first.
 pub(super) struct Delta {
     cf: u32,
@@ -105,7 +102,8 @@ fn empty(order: &KeyOrder) -> Arc<Memtable> {
     let options = MemtableOptions {
         // Others do not show later operations.
         rep: RepKind::SkipList { lookahead: 0 },
-        arena_block_bytes: BLOCK_BYTES,
+        // Memory in blocks of a few KiB first, none of them huge pages.
+        write_buffer_bytes: 0,
         ..MemtableOptions::default()
     };
     Memtable::new(order.clone(), &options)
