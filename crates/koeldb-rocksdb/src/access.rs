@@ -258,12 +258,12 @@ where
 pub(crate) fn batched<'a, S, K>(
     source: &S,
     family: Family<'_>,
-    keys: &[&K],
+    keys: &[K],
     options: &ReadOptions,
 ) -> Vec<Pinned<'a>>
 where
     S: Source,
-    K: AsRef<[u8]> + ?Sized,
+    K: AsRef<[u8]>,
 {
     match options.checked() {
         Ok(options) => {

@@ -39,10 +39,18 @@ pub struct RestoreOptions {
 
 impl BackupEngine {
     /// Opens the backup directory of `opts`, and creates it if it does not exist.
+    #[cfg(not(before_0_20))]
     pub fn open(opts: &BackupEngineOptions, env: &Env) -> Result<Self, Error> {
         let mut options = opts.inner.clone();
         options.set_env(&env.inner);
         let inner = koeldb::BackupEngine::open(&opts.path, &options)?;
+        Ok(BackupEngine { inner })
+    }
+
+    /// Opens a backup directory, and creates it if it does not exist.
+    #[cfg(before_0_20)]
+    pub fn open<P: AsRef<Path>>(opts: &BackupEngineOptions, path: P) -> Result<Self, Error> {
+        let inner = koeldb::BackupEngine::open(path, &opts.inner)?;
         Ok(BackupEngine { inner })
     }
 
@@ -113,6 +121,17 @@ impl BackupEngine {
             num_files: u32::try_from(backup.number_files).unwrap_or(u32::MAX),
         };
         self.inner.backups().into_iter().map(convert).collect()
+    }
+}
+
+#[cfg(before_0_20)]
+impl Default for BackupEngineOptions {
+    fn default() -> Self {
+        BackupEngineOptions {
+            path: PathBuf::new(),
+            inner: koeldb::BackupEngineOptions::new(),
+            sync: true,
+        }
     }
 }
 

@@ -195,21 +195,21 @@ impl<T: ThreadMode, D: DBInner> DBCommon<T, D> {
     /// Reads the values of `keys` in a column family without copies, in one `MultiGet`.
     ///
     /// `sorted_input` has no effect: keys are sorted by the engine.
-    pub fn batched_multi_get_cf<'a, K, I>(
+    pub fn batched_multi_get_cf<K, I>(
         &self,
         cf: &impl AsColumnFamilyRef,
         keys: I,
         sorted_input: bool,
     ) -> Vec<Pinned<'_>>
     where
-        K: AsRef<[u8]> + 'a + ?Sized,
-        I: IntoIterator<Item = &'a K>,
+        K: AsRef<[u8]>,
+        I: IntoIterator<Item = K>,
     {
         self.batched_multi_get_cf_opt(cf, keys, sorted_input, &ReadOptions::DEFAULT)
     }
 
     /// Reads the values of `keys` with read options, in one `MultiGet` without copies.
-    pub fn batched_multi_get_cf_opt<'a, K, I>(
+    pub fn batched_multi_get_cf_opt<K, I>(
         &self,
         cf: &impl AsColumnFamilyRef,
         keys: I,
@@ -217,11 +217,11 @@ impl<T: ThreadMode, D: DBInner> DBCommon<T, D> {
         readopts: &ReadOptions,
     ) -> Vec<Pinned<'_>>
     where
-        K: AsRef<[u8]> + 'a + ?Sized,
-        I: IntoIterator<Item = &'a K>,
+        K: AsRef<[u8]>,
+        I: IntoIterator<Item = K>,
     {
         let _ = sorted_input;
-        let keys: Vec<&K> = keys.into_iter().collect();
+        let keys: Vec<K> = keys.into_iter().collect();
         batched(self, Some(cf.family()), &keys, readopts)
     }
 

@@ -58,14 +58,14 @@ impl<'a, D: DBAccess> DBRawIteratorWithThreadMode<'a, D> {
 
     /// Renews the iterator at the latest state, even if it had a snapshot (`Iterator::Refresh`).
     ///
-    /// The position is lost.
+    /// The position is lost. An iterator of a transaction cannot be renewed.
     pub fn refresh(&mut self) -> Result<(), Error> {
         match &mut self.cursor {
             Cursor::Db(cursor) => Ok(cursor.refresh_to_latest()?),
-            Cursor::Transaction(_) => Err(Error::refused(
-                "refresh",
-                "create another iterator of the transaction",
-            )),
+            // As in RocksDB: create another iterator of the transaction.
+            Cursor::Transaction(_) => Err(Error::new(String::from(
+                "Not implemented: Refresh() is not supported",
+            ))),
             Cursor::Refused(error) => Err(error.clone()),
         }
     }

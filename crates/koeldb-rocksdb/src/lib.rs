@@ -76,14 +76,19 @@ pub mod perf;
 mod pinnable_slice;
 mod prop_name;
 pub mod properties;
-#[cfg(feature = "raw-ptr")]
+#[cfg(all(feature = "raw-ptr", not(before_0_25)))]
 mod raw_ptr;
+mod releases;
 mod slice_transform;
 mod snapshot;
 mod sst_file_writer;
+#[cfg(not(before_0_22))]
 pub mod statistics;
+#[cfg(before_0_22)]
+mod statistics;
 mod ticker;
 mod transactions;
+mod unwind;
 mod updates;
 mod write_batch;
 
@@ -91,12 +96,12 @@ pub use access::DBAccess;
 pub use c_str::{CSlice, CStrLike};
 pub use column_family::{
     AsColumnFamilyRef, BoundColumnFamily, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyRef,
-    ColumnFamilyTtl, DEFAULT_COLUMN_FAMILY_NAME, MultiThreaded, SingleThreaded, ThreadMode,
+    DEFAULT_COLUMN_FAMILY_NAME, MultiThreaded, SingleThreaded, ThreadMode,
 };
 pub use compaction_filter::Decision as CompactionDecision;
 pub use db::{
     ColumnFamilyMetaData, DB, DBCommon, DBIterator, DBRawIterator, DBWithThreadMode, LiveFile,
-    Range, Snapshot,
+    Snapshot,
 };
 pub use env::Env;
 pub use error::{Error, ErrorKind};
@@ -106,17 +111,15 @@ pub use iterator::{
 };
 pub use merge_operator::MergeOperands;
 pub use options::{
-    BlockBasedIndexType, BlockBasedOptions, BlockBasedTablePinningTier, BottommostLevelCompaction,
-    Cache, ChecksumType, CompactOptions, CompactionPri, CuckooTableOptions, DBCompactionStyle,
-    DBCompressionType, DBPath, DBRecoveryMode, DataBlockIndexType, FifoCompactOptions,
-    FlushOptions, InfoLogger, IngestExternalFileOptions, KeyEncodingType, LogLevel,
-    LruCacheOptions, MemtableFactory, Options, PlainTableFactoryOptions, ReadOptions, ReadTier,
-    UniversalCompactOptions, UniversalCompactionStopStyle, WaitForCompactOptions,
-    WriteBufferManager, WriteOptions,
+    BlockBasedIndexType, BlockBasedOptions, BottommostLevelCompaction, Cache, CompactOptions,
+    CuckooTableOptions, DBCompactionStyle, DBCompressionType, DBPath, DBRecoveryMode,
+    DataBlockIndexType, FifoCompactOptions, FlushOptions, IngestExternalFileOptions, LogLevel,
+    MemtableFactory, Options, PlainTableFactoryOptions, ReadOptions, UniversalCompactOptions,
+    UniversalCompactionStopStyle, WriteOptions,
 };
 pub use perf::{PerfContext, PerfMetric, PerfStatsLevel};
 pub use pinnable_slice::DBPinnableSlice;
-#[cfg(feature = "raw-ptr")]
+#[cfg(all(feature = "raw-ptr", not(before_0_25)))]
 pub use raw_ptr::AsRawPtr;
 pub use slice_transform::SliceTransform;
 pub use snapshot::SnapshotWithThreadMode;
@@ -126,9 +129,27 @@ pub use transactions::{
     TransactionDBOptions, TransactionOptions,
 };
 pub use updates::DBWALIterator;
-pub use write_batch::{
-    WriteBatch, WriteBatchIterator, WriteBatchIteratorCf, WriteBatchWithTransaction,
-};
+pub use write_batch::{WriteBatch, WriteBatchIterator, WriteBatchWithTransaction};
+
+/// Exports names that the original has since a release; in earlier ones they are internal.
+macro_rules! since {
+    ($($cfg:ident: $($module:ident::{$($Name:ident),+}),+;)*) => {$($(
+        #[cfg(not($cfg))]
+        pub use $module::{$($Name),+};
+        #[cfg($cfg)]
+        #[allow(unused_imports, reason = "some are used by their own module only")]
+        pub(crate) use $module::{$($Name),+};
+    )+)*};
+}
+
+since! {
+    before_0_21: options::{ChecksumType};
+    before_0_22: options::{KeyEncodingType, ReadTier, WaitForCompactOptions, WriteBufferManager};
+    before_0_23: column_family::{ColumnFamilyTtl}, options::{CompactionPri, LruCacheOptions};
+    before_0_24: db::{Range}, options::{BlockBasedTablePinningTier},
+        write_batch::{WriteBatchIteratorCf};
+    before_0_25: options::{InfoLogger};
+}
 
 /// A holder of tests that code which the `rocksdb` crate rejects fails to compile here too.
 ///

@@ -1,8 +1,10 @@
 //! Names of properties.
 
 use std::borrow::{Borrow, Cow};
+use std::cmp::Ordering;
 use std::ffi::{CStr, CString};
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
 use crate::CStrLike;
@@ -130,6 +132,38 @@ macro_rules! equal {
         }
     )*};
 }
+
+macro_rules! compared {
+    ($($Type:ty),*) => {$(
+        impl PartialEq for $Type {
+            fn eq(&self, other: &Self) -> bool {
+                self.as_c_str() == other.as_c_str()
+            }
+        }
+
+        impl Eq for $Type {}
+
+        impl PartialOrd for $Type {
+            fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+                Some(self.cmp(other))
+            }
+        }
+
+        impl Ord for $Type {
+            fn cmp(&self, other: &Self) -> Ordering {
+                self.as_c_str().cmp(other.as_c_str())
+            }
+        }
+
+        impl Hash for $Type {
+            fn hash<H: Hasher>(&self, state: &mut H) {
+                self.as_c_str().hash(state);
+            }
+        }
+    )*};
+}
+
+compared!(PropName, PropertyName);
 
 equal! {
     PropName, CStr: name, text, name.as_c_str() == text;

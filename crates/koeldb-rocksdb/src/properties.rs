@@ -1,28 +1,52 @@
 //! The names of properties, for [`DBCommon::property_value`](crate::DBCommon::property_value).
 
+#[cfg(before_0_22)]
+use crate::prop_name::PropertyName;
+#[cfg(not(before_0_22))]
 pub use crate::prop_name::{PropName, PropertyName};
+#[cfg(before_0_22)]
+use std::ffi::{CStr, CString};
 
-/// Returns the property name of the number of table files on a level.
-#[must_use]
-pub fn num_files_at_level(level: usize) -> PropertyName {
-    PropertyName::of_level("num-files-at-level", level)
+macro_rules! level_properties {
+    ($($(#[doc = $doc:literal])+ $name:ident = $prefix:literal;)*) => {$(
+        $(#[doc = $doc])+
+        #[cfg(not(before_0_22))]
+        #[must_use]
+        pub fn $name(level: usize) -> PropertyName {
+            PropertyName::of_level($prefix, level)
+        }
+
+        $(#[doc = $doc])+
+        #[cfg(before_0_22)]
+        #[must_use]
+        pub fn $name(level: usize) -> CString {
+            PropertyName::of_level($prefix, level).into_c_string()
+        }
+    )*};
 }
 
-/// Returns the property name of the compression ratio of the tables on a level.
-#[must_use]
-pub fn compression_ratio_at_level(level: usize) -> PropertyName {
-    PropertyName::of_level("compression-ratio-at-level", level)
-}
-
-/// Returns the property name of the summed table properties of a level.
-#[must_use]
-pub fn aggregated_table_properties_at_level(level: usize) -> PropertyName {
-    PropertyName::of_level("aggregated-table-properties-at-level", level)
+level_properties! {
+    /// Returns the property name of the number of table files on a level.
+    num_files_at_level = "num-files-at-level";
+    /// Returns the property name of the compression ratio of the tables on a level.
+    compression_ratio_at_level = "compression-ratio-at-level";
+    /// Returns the property name of the summed table properties of a level.
+    aggregated_table_properties_at_level = "aggregated-table-properties-at-level";
 }
 
 macro_rules! properties {
     ($($NAME:ident = $name:literal,)*) => {$(
         #[doc = concat!("`", $name, "`.")]
+        #[cfg(before_0_22)]
+        pub const $NAME: &CStr = {
+            match CStr::from_bytes_with_nul(concat!($name, "\0").as_bytes()) {
+                Ok(name) => name,
+                Err(_) => panic!("a name has no NUL bytes"),
+            }
+        };
+
+        #[doc = concat!("`", $name, "`.")]
+        #[cfg(not(before_0_22))]
         pub const $NAME: &PropName = &{
             match std::ffi::CStr::from_bytes_with_nul(concat!($name, "\0").as_bytes()) {
                 Ok(name) => PropName::of(name),

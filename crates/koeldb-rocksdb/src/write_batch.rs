@@ -19,11 +19,21 @@ pub struct WriteBatchWithTransaction<const TRANSACTION: bool> {
 }
 
 /// A handler of the puts and deletions of the default column family in a write batch.
+#[cfg(not(before_0_24))]
 pub trait WriteBatchIterator {
     /// Handles a put.
     fn put(&mut self, key: &[u8], value: &[u8]);
     /// Handles a deletion.
     fn delete(&mut self, key: &[u8]);
+}
+
+/// A handler of the puts and deletions of the default column family in a write batch.
+#[cfg(before_0_24)]
+pub trait WriteBatchIterator {
+    /// Handles a put.
+    fn put(&mut self, key: Box<[u8]>, value: Box<[u8]>);
+    /// Handles a deletion.
+    fn delete(&mut self, key: Box<[u8]>);
 }
 
 /// A handler of puts, deletions and merge operands in a write batch, with column family ids.
@@ -124,11 +134,31 @@ impl<const TRANSACTION: bool> WriteBatchWithTransaction<TRANSACTION> {
     /// Passes puts and deletions on the default column family to `callbacks`, in their order.
     ///
     /// COMPAT: ends at the first operation of another column family, and at a range deletion.
+    #[cfg(not(before_0_24))]
     pub fn iterate<T: WriteBatchIterator>(&self, callbacks: &mut T) {
+        self.visit(|key, value| match value {
+            Some(value) => callbacks.put(key, value),
+            None => callbacks.delete(key),
+        });
+    }
+
+    /// Passes puts and deletions on the default column family to `callbacks`, in their order.
+    ///
+    /// COMPAT: ends at the first operation of another column family, and at a range deletion.
+    #[cfg(before_0_24)]
+    pub fn iterate(&self, callbacks: &mut dyn WriteBatchIterator) {
+        self.visit(|key, value| match value {
+            Some(value) => callbacks.put(key.into(), value.into()),
+            None => callbacks.delete(key.into()),
+        });
+    }
+
+    /// Calls `visit` with each put, and with each deletion without a value.
+    fn visit(&self, mut visit: impl FnMut(&[u8], Option<&[u8]>)) {
         for entry in self.inner.iter().map_while(Result::ok) {
             match entry {
-                BatchEntry::Put { cf: 0, key, value } => callbacks.put(key, value),
-                BatchEntry::Delete { cf: 0, key } => callbacks.delete(key),
+                BatchEntry::Put { cf: 0, key, value } => visit(key, Some(value)),
+                BatchEntry::Delete { cf: 0, key } => visit(key, None),
                 BatchEntry::SingleDelete { cf: 0, .. }
                 | BatchEntry::Merge { cf: 0, .. }
                 | BatchEntry::LogData(_) => {}

@@ -36,12 +36,6 @@ impl Override {
         options.cloned().map(Override)
     }
 
-    pub(crate) fn set_env(&mut self, env: Option<&Env>) {
-        if let Some(env) = env {
-            self.0.inner.set_env(env);
-        }
-    }
-
     pub(crate) fn set_comparator(&mut self, comparator: Option<&Comparator>) {
         if let Some(comparator) = comparator {
             comparator::set(&mut self.0, comparator);

@@ -440,6 +440,9 @@ pub(crate) struct SkipListCursor<'m> {
 // SAFETY: the list is `Send + Sync`; node and page are its own, which any thread may read (S1, I1).
 unsafe impl Send for SkipListCursor<'_> {}
 
+// SAFETY: shared references only read the node, which does not change once it is published (S1).
+unsafe impl Sync for SkipListCursor<'_> {}
+
 impl<'m> SkipListCursor<'m> {
     /// Creates an unpositioned cursor whose seeks first try `lookahead` steps forward.
     pub(crate) fn new(list: ArcRef<'m, SkipList>, lookahead: usize) -> Self {

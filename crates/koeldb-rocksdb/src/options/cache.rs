@@ -13,8 +13,14 @@ fn size(bytes: u64) -> usize {
 
 impl Cache {
     /// Creates an LRU cache of `capacity` bytes.
+    #[cfg(not(before_0_21))]
     #[must_use]
     pub fn new_lru_cache(capacity: usize) -> Cache {
+        Cache::lru(capacity)
+    }
+
+    /// Creates an LRU cache of `capacity` bytes.
+    pub(crate) fn lru(capacity: usize) -> Cache {
         Cache {
             inner: koeldb::Cache::new_lru_cache(capacity as u64),
         }
@@ -23,7 +29,7 @@ impl Cache {
     /// Creates an LRU cache with options.
     #[must_use]
     pub fn new_lru_cache_opts(opts: &LruCacheOptions) -> Cache {
-        Cache::new_lru_cache(opts.capacity)
+        Cache::lru(opts.capacity)
     }
 
     /// Creates an S3-FIFO cache of `capacity` bytes in place of a `HyperClockCache`.

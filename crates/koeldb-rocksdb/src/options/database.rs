@@ -300,7 +300,13 @@ impl Options {
     ///
     /// Every thread of the engine may call it, several concurrently: it must be as good as `Send`
     /// and `Sync`, although its type does not say so.
+    #[cfg(not(before_0_21))]
     pub fn set_comparator(&mut self, name: impl CStrLike, compare_fn: Box<CompareFn>) {
+        self.compare_by(name, compare_fn);
+    }
+
+    /// Sets the comparator of keys.
+    pub(crate) fn compare_by(&mut self, name: impl CStrLike, compare_fn: Box<CompareFn>) {
         self.inner.set_comparator(FunctionComparator {
             name: text(name),
             compare: compare_fn,

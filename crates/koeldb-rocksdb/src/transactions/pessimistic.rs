@@ -1,10 +1,9 @@
 //! Databases with pessimistic transactions, which lock their keys.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use super::Transaction;
-use super::transaction::Undecided;
+use super::transaction::Shared;
 use crate::access::Source;
 use crate::db::{Access, family_methods, named, open, property, property_int};
 use crate::methods::{batch_methods, flush_methods, iterator_methods, read_methods, write_methods};
@@ -23,8 +22,7 @@ pub struct TransactionDB<T: ThreadMode = DefaultThreadMode> {
     families: T,
     db: koeldb::Db,
     path: PathBuf,
-    /// Prepared transactions found at open, until they are asked for, and dropped ones.
-    prepared: Undecided,
+    shared: Shared,
 }
 
 impl<T: ThreadMode> Drop for TransactionDB<T> {
@@ -92,7 +90,7 @@ impl<T: ThreadMode> TransactionDB<T> {
         let opened = open(&options, path, cfs, Access::ReadWrite)?;
         Ok(TransactionDB {
             families: T::new_cf_map_internal(opened.families),
-            prepared: Mutex::new(opened.db.prepared_transactions()),
+            shared: Shared::new(opened.db.prepared_transactions()),
             db: opened.db,
             path: path.to_path_buf(),
         })
@@ -118,7 +116,7 @@ impl<T: ThreadMode> TransactionDB<T> {
     ) -> Transaction<'a, Self> {
         Transaction::new(
             &self.db,
-            Some(&self.prepared),
+            Some(&self.shared),
             &write_opts.inner,
             &txn_opts.inner,
         )
@@ -126,9 +124,9 @@ impl<T: ThreadMode> TransactionDB<T> {
 
     /// Returns the prepared transactions found by recovery or whose handle was dropped, each once.
     pub fn prepared_transactions(&self) -> Vec<Transaction<'_, Self>> {
-        let mut prepared = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
-        let recovered = |prepared| Transaction::recovered(&self.db, &self.prepared, prepared);
-        prepared.drain(..).map(recovered).collect()
+        let undecided = self.shared.take_undecided();
+        let recovered = |prepared| Transaction::recovered(&self.db, &self.shared, prepared);
+        undecided.iter().map(recovered).collect()
     }
 
     read_methods!();

@@ -1,8 +1,9 @@
 //! Transactions.
 
-use std::cell::{Ref, RefCell, RefMut};
+use std::collections::BTreeSet;
 use std::marker::PhantomData;
-use std::sync::{Mutex, PoisonError};
+use std::ops::{Deref, DerefMut};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use koeldb::{BatchEntry, LockMode, PinnedSlice, PreparedTransaction};
 
@@ -14,16 +15,76 @@ use crate::{
     WriteBatchWithTransaction,
 };
 
-/// The state of a transaction handle: open, prepared, or ended with the error of later calls.
+/// The state of a transaction handle.
 enum State {
+    /// Not decided, and possibly prepared.
     Open(Box<koeldb::Transaction>),
-    Prepared(PreparedTransaction),
-    /// Committed, rolled back after `prepare`, or never begun.
+    /// It can be read and written, but neither committed nor rolled back: the reason.
+    Stuck(Box<koeldb::Transaction>, &'static str),
+    /// Committed or never begun: the error of later calls.
     Over(koeldb::Error),
 }
 
-/// Prepared, not yet committed or rolled back transactions without a [`Transaction`] handle.
-pub(super) type Undecided = Mutex<Vec<PreparedTransaction>>;
+impl State {
+    /// The engine's transaction; the error of calls if it has ended.
+    fn transaction(&self) -> Result<&koeldb::Transaction, &koeldb::Error> {
+        match self {
+            State::Open(transaction) | State::Stuck(transaction, _) => Ok(transaction),
+            State::Over(error) => Err(error),
+        }
+    }
+
+    /// Like [`State::transaction`], for changes.
+    fn transaction_mut(&mut self) -> Result<&mut koeldb::Transaction, &koeldb::Error> {
+        match self {
+            State::Open(transaction) | State::Stuck(transaction, _) => Ok(transaction),
+            State::Over(error) => Err(error),
+        }
+    }
+}
+
+/// A state whose transaction has not ended.
+struct Begun<Guard>(Guard);
+
+/// Why the transaction of a [`Begun`] exists.
+const BEGUN: &str = "the state was checked under the same lock";
+
+impl<Guard: Deref<Target = State>> Deref for Begun<Guard> {
+    type Target = koeldb::Transaction;
+
+    fn deref(&self) -> &koeldb::Transaction {
+        self.0.transaction().expect(BEGUN)
+    }
+}
+
+impl<Guard: DerefMut<Target = State>> DerefMut for Begun<Guard> {
+    fn deref_mut(&mut self) -> &mut koeldb::Transaction {
+        self.0.transaction_mut().expect(BEGUN)
+    }
+}
+
+/// What the pessimistic transactions of a database share.
+pub(super) struct Shared {
+    /// Prepared, not yet committed or rolled back transactions without a [`Transaction`] handle.
+    undecided: Mutex<Vec<PreparedTransaction>>,
+    /// The names of the transactions with handles.
+    names: Mutex<BTreeSet<Vec<u8>>>,
+}
+
+impl Shared {
+    /// Creates the state of a database whose recovery has found prepared transactions.
+    pub(super) fn new(found: Vec<PreparedTransaction>) -> Self {
+        Shared {
+            undecided: Mutex::new(found),
+            names: Mutex::default(),
+        }
+    }
+
+    /// Takes the prepared transactions without handles.
+    pub(super) fn take_undecided(&self) -> Vec<PreparedTransaction> {
+        std::mem::take(&mut *lock(&self.undecided))
+    }
+}
 
 /// A pessimistic or optimistic transaction.
 ///
@@ -35,16 +96,21 @@ pub(super) type Undecided = Mutex<Vec<PreparedTransaction>>;
 /// it.
 /// Reads see its own writes, and otherwise the latest state unless their options have a snapshot.
 pub struct Transaction<'db, DB> {
-    state: RefCell<State>,
-    name: RefCell<Option<Vec<u8>>>,
+    state: RwLock<State>,
+    name: Mutex<Option<Vec<u8>>>,
     db: koeldb::Db,
-    undecided: Option<&'db Undecided>,
+    /// `None` for optimistic transactions.
+    shared: Option<&'db Shared>,
     label: PhantomData<fn() -> &'db DB>,
 }
 
 /// Creates the error of a call that the transaction's state does not permit.
 fn over(state: &str) -> koeldb::Error {
     koeldb::Error::invalid_argument(format!("Transaction {state}"))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Declares a verb that writes, in the default column family and in another.
@@ -70,19 +136,28 @@ impl<'db, DB> Transaction<'db, DB> {
     /// Begins a transaction; if that fails, each later call returns the error.
     pub(super) fn new(
         db: &koeldb::Db,
-        undecided: Option<&'db Undecided>,
+        shared: Option<&'db Shared>,
         write: &koeldb::WriteOptions,
         options: &koeldb::TransactionOptions,
     ) -> Self {
-        let state = match db.transaction_opt(write, options) {
+        let begun = db.transaction_opt(write, options);
+        Self::of(db, shared, begun)
+    }
+
+    fn of(
+        db: &koeldb::Db,
+        shared: Option<&'db Shared>,
+        transaction: koeldb::Result<koeldb::Transaction>,
+    ) -> Self {
+        let state = match transaction {
             Ok(transaction) => State::Open(Box::new(transaction)),
             Err(error) => State::Over(error),
         };
         Transaction {
-            state: RefCell::new(state),
-            name: RefCell::default(),
+            state: RwLock::new(state),
+            name: Mutex::default(),
             db: db.clone(),
-            undecided,
+            shared,
             label: PhantomData,
         }
     }
@@ -90,34 +165,61 @@ impl<'db, DB> Transaction<'db, DB> {
     /// Creates a handle for a prepared transaction without one, as after recovery.
     pub(super) fn recovered(
         db: &koeldb::Db,
-        undecided: &'db Undecided,
-        prepared: PreparedTransaction,
+        shared: &'db Shared,
+        prepared: &PreparedTransaction,
     ) -> Self {
-        Transaction {
-            name: RefCell::new(Some(prepared.name().to_vec())),
-            state: RefCell::new(State::Prepared(prepared)),
-            db: db.clone(),
-            undecided: Some(undecided),
-            label: PhantomData,
+        let name = prepared.name().to_vec();
+        lock(&shared.names).insert(name.clone());
+        let handle = Self::of(db, Some(shared), prepared.to_transaction());
+        *lock(&handle.name) = Some(name);
+        handle
+    }
+
+    /// Borrows the state.
+    fn state(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Borrows the state for changes.
+    fn state_mut(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Borrows the engine's transaction; an error if it has ended.
+    fn open(&self) -> koeldb::Result<Begun<RwLockReadGuard<'_, State>>> {
+        let state = self.state();
+        state.transaction().map_err(Clone::clone)?;
+        Ok(Begun(state))
+    }
+
+    /// Borrows the engine's transaction for changes; an error if it has ended.
+    fn open_mut(&self) -> koeldb::Result<Begun<RwLockWriteGuard<'_, State>>> {
+        let state = self.state_mut();
+        state.transaction().map_err(Clone::clone)?;
+        Ok(Begun(state))
+    }
+
+    /// Whether the transaction can still be prepared or rolled back to a savepoint.
+    fn is_started(&self) -> bool {
+        match &*self.state() {
+            State::Open(transaction) => transaction.prepared().is_none(),
+            State::Stuck(..) => false,
+            State::Over(_) => true,
         }
     }
 
-    /// Borrows the engine's open transaction; an error if it is prepared or has ended.
-    fn open(&self) -> koeldb::Result<Ref<'_, koeldb::Transaction>> {
-        let found = Ref::filter_map(self.state.borrow(), |state| match state {
-            State::Open(transaction) => Some(&**transaction),
-            _ => None,
-        });
-        found.map_err(|state| why_not_open(&state))
+    /// Ends the handle; returns its last state.
+    fn end(&self, why: &str) -> State {
+        std::mem::replace(&mut *self.state_mut(), State::Over(over(why)))
     }
 
-    /// Borrows the engine's open transaction mutably; an error if it is prepared or has ended.
-    fn open_mut(&self) -> koeldb::Result<RefMut<'_, koeldb::Transaction>> {
-        let found = RefMut::filter_map(self.state.borrow_mut(), |state| match state {
-            State::Open(transaction) => Some(&mut **transaction),
-            _ => None,
-        });
-        found.map_err(|state| why_not_open(&state))
+    /// Keeps the prepared transaction of a handle that ends, unless it is decided.
+    fn give_up(&self, prepared: Option<PreparedTransaction>) {
+        if let (Some(prepared), Some(shared)) = (prepared, self.shared)
+            && self.db.prepared_transaction(prepared.name()).is_some()
+        {
+            lock(&shared.undecided).push(prepared);
+        }
     }
 
     /// Locks a key, exclusively or shared, and reads it with the transaction's own writes.
@@ -143,55 +245,83 @@ impl<'db, DB> Transaction<'db, DB> {
     ///
     /// After an error only a prepared transaction remains.
     pub fn commit(self) -> Result<(), Error> {
-        if let State::Prepared(prepared) = &*self.state.borrow() {
-            prepared.commit()?;
-        }
-        match self.state.replace(State::Over(over("was committed"))) {
+        match self.end("was committed") {
             State::Open(transaction) => {
-                transaction.commit()?;
+                let prepared = transaction.prepared().cloned();
+                if let Err(error) = transaction.commit() {
+                    self.give_up(prepared);
+                    return Err(error.into());
+                }
+                Ok(())
             }
-            State::Prepared(_) => {}
-            State::Over(error) => return Err(error.into()),
+            State::Stuck(_, reason) => Err(Error::invalid(reason)),
+            State::Over(error) => Err(error.into()),
         }
-        Ok(())
     }
 
     /// Sets the name of the transaction, which `prepare` requires.
     pub fn set_name(&self, name: &[u8]) -> Result<(), Error> {
-        if self.db.prepared_transaction(name).is_some() {
-            return Err(Error::invalid("Transaction name must be unique."));
+        let Some(shared) = self.shared else {
+            return Err(Error::invalid("Optimistic transactions cannot be named."));
+        };
+        if !self.is_started() {
+            return Err(Error::invalid("Transaction is beyond state for naming."));
+        }
+        if self.get_name().is_some() {
+            return Err(Error::invalid("Transaction has already been named."));
         }
         if name.is_empty() || name.len() > 512 {
             return Err(Error::invalid(
                 "Transaction name length must be between 1 and 512 chars.",
             ));
         }
-        if self.name.borrow().is_some() {
-            return Err(Error::invalid("Transaction has already been named."));
+        if self.db.prepared_transaction(name).is_some()
+            || !lock(&shared.names).insert(name.to_vec())
+        {
+            let name = String::from_utf8_lossy(name);
+            return Err(Error::invalid(format_args!("Duplicate txn name {name}")));
         }
-        *self.name.borrow_mut() = Some(name.to_vec());
+        *lock(&self.name) = Some(name.to_vec());
         Ok(())
     }
 
     /// Returns the name of the transaction; `None` if it has none.
     pub fn get_name(&self) -> Option<Vec<u8>> {
-        self.name.borrow().clone()
+        lock(&self.name).clone()
     }
 
     /// Prepares the transaction (two-phase commit): its writes are durable, but not yet visible.
     ///
-    /// After that, reads and writes of the transaction fail.
+    /// Later writes of the transaction are not prepared: a crash before the commit loses them.
     pub fn prepare(&self) -> Result<(), Error> {
+        if self.shared.is_none() {
+            return Err(Error::invalid(
+                "Two phase commit not supported for optimistic transactions.",
+            ));
+        }
         let Some(name) = self.get_name() else {
             return Err(Error::invalid(
                 "Cannot prepare a transaction that has not been named.",
             ));
         };
-        drop(self.open()?);
-        let before = State::Over(over("could not be prepared"));
-        if let State::Open(transaction) = self.state.replace(before) {
-            let prepared = transaction.prepare(name)?;
-            self.state.replace(State::Prepared(prepared));
+        let mut state = self.state_mut();
+        let transaction = match &mut *state {
+            State::Open(transaction) if transaction.prepared().is_some() => {
+                return Err(Error::invalid("Transaction has already been prepared."));
+            }
+            State::Open(transaction) => transaction,
+            State::Stuck(_, reason) => return Err(Error::invalid(*reason)),
+            State::Over(error) => return Err(error.clone().into()),
+        };
+        if let Err(error) = transaction.prepare_in_place(name) {
+            // Its locks do not expire any more, and the log may have its writes.
+            if error.kind() != koeldb::ErrorKind::Expired {
+                let failed = State::Over(over("could not be prepared"));
+                if let State::Open(transaction) = std::mem::replace(&mut *state, failed) {
+                    *state = State::Stuck(transaction, "Transaction is not in state for commit.");
+                }
+            }
+            return Err(error.into());
         }
         Ok(())
     }
@@ -205,14 +335,26 @@ impl<'db, DB> Transaction<'db, DB> {
     ///
     /// It keeps its snapshot.
     pub fn rollback(&self) -> Result<(), Error> {
-        let mut state = self.state.borrow_mut();
-        match &mut *state {
-            State::Open(transaction) => transaction.clear(),
-            State::Prepared(prepared) => {
-                prepared.rollback()?;
-                *state = State::Over(over("was rolled back"));
+        let mut state = self.state_mut();
+        let transaction = match &mut *state {
+            State::Open(transaction) => transaction,
+            State::Stuck(..) => {
+                return Err(Error::invalid(
+                    "Two phase transaction is not in state for rollback.",
+                ));
             }
             State::Over(error) => return Err(error.clone().into()),
+        };
+        let Some(prepared) = transaction.prepared().cloned() else {
+            transaction.clear();
+            return Ok(());
+        };
+        prepared.rollback()?;
+        transaction.clear();
+        if let State::Open(transaction) =
+            std::mem::replace(&mut *state, State::Over(over("was rolled back")))
+        {
+            *state = State::Stuck(transaction, "Transaction has already been rolledback.");
         }
         Ok(())
     }
@@ -226,6 +368,9 @@ impl<'db, DB> Transaction<'db, DB> {
 
     /// Undoes the writes since the latest savepoint (`set_savepoint`).
     pub fn rollback_to_savepoint(&self) -> Result<(), Error> {
+        if !self.is_started() {
+            return Err(Error::invalid("Transaction is beyond state for rollback."));
+        }
         Ok(self.open_mut()?.rollback_to_save_point()?)
     }
 
@@ -243,12 +388,10 @@ impl<'db, DB> Transaction<'db, DB> {
 
     /// Returns the transaction's writes as a new write batch.
     pub fn get_writebatch(&self) -> WriteBatchWithTransaction<true> {
-        let batch = match &*self.state.borrow() {
-            State::Open(transaction) => transaction.batch().batch().clone(),
-            State::Prepared(prepared) => prepared.batch(),
-            State::Over(_) => koeldb::WriteBatch::new(),
-        };
-        batch.into()
+        match self.open() {
+            Ok(transaction) => transaction.batch().batch().clone().into(),
+            Err(_) => koeldb::WriteBatch::new().into(),
+        }
     }
 
     /// Applies the operations of a write batch to the transaction, each like a call of its own.
@@ -289,14 +432,6 @@ impl<'db, DB> Transaction<'db, DB> {
             }
         }
         Ok(())
-    }
-}
-
-/// Returns the error of a call on a transaction that is prepared or has ended.
-fn why_not_open(state: &State) -> koeldb::Error {
-    match state {
-        State::Over(error) => error.clone(),
-        _ => over("is prepared: it can be committed or rolled back"),
     }
 }
 
@@ -376,10 +511,12 @@ impl<DB> Source for Transaction<'_, DB> {
 
 impl<DB> Drop for Transaction<'_, DB> {
     fn drop(&mut self) {
-        let state = self.state.replace(State::Over(over("was dropped")));
-        if let (State::Prepared(prepared), Some(undecided)) = (state, self.undecided) {
-            let mut undecided = undecided.lock().unwrap_or_else(PoisonError::into_inner);
-            undecided.push(prepared);
+        let state = self.end("was dropped");
+        if let State::Open(transaction) = state {
+            self.give_up(transaction.prepared().cloned());
+        }
+        if let (Some(name), Some(shared)) = (self.get_name(), self.shared) {
+            lock(&shared.names).remove(&name);
         }
     }
 }

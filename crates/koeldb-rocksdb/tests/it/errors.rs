@@ -155,8 +155,8 @@ fn the_first_rejected_value_fails_the_open_and_names_its_option() {
     let mut options = Options::default();
     options.create_if_missing(true);
     options.set_max_open_files(100);
-    options.set_inplace_update_support(true);
     options.set_allow_mmap_writes(true);
+    options.set_inplace_update_support(true);
     let error = DB::open(&options, dir.path()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotSupported, "{error}");
     assert!(

@@ -5,6 +5,7 @@
     reason = "errors and kinds are made to be checked"
 )]
 
+mod auto_traits;
 mod errors;
 mod interop;
 mod perf;

@@ -141,6 +141,9 @@ fn updates_begin_after_the_batch_at_the_number() {
 #[test]
 fn files_in_a_range_are_dropped_and_those_across_its_ends_stay() {
     let (_dir, db) = opened(&["default"]);
+    // On a slow machine the compactions of a database at rest would join the tables.
+    db.set_options(&[("disable_auto_compactions", "true")])
+        .unwrap();
     for table in [["a", "c"], ["d", "f"], ["g", "i"]] {
         for key in table {
             db.put(key, "value").unwrap();
@@ -316,7 +319,7 @@ fn a_prepared_transaction_waits_for_the_next_open() {
         assert!(transaction.prepare().is_err(), "it has no name");
         transaction.set_name(b"koel").unwrap();
         transaction.prepare().unwrap();
-        assert!(transaction.put("key", "later").is_err());
+        transaction.put("key", "not prepared").unwrap();
     }
     let db = open();
     assert_eq!(db.get("key").unwrap(), None);

@@ -1,70 +1,10 @@
 //! Types: what generic code may assume.
 
-use rocksdb::backup::BackupEngine;
 use rocksdb::{
-    AsColumnFamilyRef, BlockBasedOptions, BoundColumnFamily, Cache, ColumnFamily,
-    ColumnFamilyDescriptor, DB, DBAccess, DBIterator, DBPinnableSlice, DBRawIterator,
-    DBWALIterator, DBWithThreadMode, Direction, Env, Error, IngestExternalFileOptions,
-    IteratorMode, MergeOperands, MultiThreaded, OptimisticTransactionDB,
-    OptimisticTransactionOptions, Options, PlainTableFactoryOptions, ReadOptions, SingleThreaded,
-    SliceTransform, Snapshot, SstFileWriter, ThreadMode, Transaction, TransactionDB,
-    TransactionDBOptions, TransactionOptions, WriteBatch, WriteBufferManager, WriteOptions,
+    AsColumnFamilyRef, DB, DBAccess, DBWithThreadMode, Direction, Error, IteratorMode,
+    MergeOperands, MultiThreaded, Options, ReadOptions, SingleThreaded, SliceTransform, ThreadMode,
+    TransactionDB, TransactionDBOptions,
 };
-
-fn is_send<T: Send>() {}
-fn is_sync<T: Sync>() {}
-
-#[test]
-fn types_cross_threads_as_those_of_the_original() {
-    is_send::<DB>();
-    is_send::<DBIterator<'_>>();
-    is_send::<DBRawIterator<'_>>();
-    is_send::<DBPinnableSlice<'_>>();
-    is_send::<DBWALIterator>();
-    is_send::<Snapshot<'_>>();
-    is_send::<Options>();
-    is_send::<ReadOptions>();
-    is_send::<WriteOptions>();
-    is_send::<IngestExternalFileOptions>();
-    is_send::<BlockBasedOptions>();
-    is_send::<PlainTableFactoryOptions>();
-    is_send::<ColumnFamilyDescriptor>();
-    is_send::<ColumnFamily>();
-    is_send::<BoundColumnFamily<'_>>();
-    is_send::<SstFileWriter<'_>>();
-    is_send::<WriteBatch>();
-    is_send::<Cache>();
-    is_send::<Env>();
-    is_send::<TransactionDB>();
-    is_send::<OptimisticTransactionDB>();
-    is_send::<Transaction<'_, TransactionDB>>();
-    is_send::<TransactionDBOptions>();
-    is_send::<OptimisticTransactionOptions>();
-    is_send::<TransactionOptions>();
-    is_send::<WriteBufferManager>();
-    is_send::<BackupEngine>();
-    is_sync::<DB>();
-    is_sync::<DBPinnableSlice<'_>>();
-    is_sync::<Snapshot<'_>>();
-    is_sync::<Options>();
-    is_sync::<ReadOptions>();
-    is_sync::<WriteOptions>();
-    is_sync::<IngestExternalFileOptions>();
-    is_sync::<BlockBasedOptions>();
-    is_sync::<PlainTableFactoryOptions>();
-    is_sync::<ColumnFamilyDescriptor>();
-    is_sync::<ColumnFamily>();
-    is_sync::<BoundColumnFamily<'_>>();
-    is_sync::<SstFileWriter<'_>>();
-    is_sync::<Cache>();
-    is_sync::<Env>();
-    is_sync::<TransactionDB>();
-    is_sync::<OptimisticTransactionDB>();
-    is_sync::<TransactionDBOptions>();
-    is_sync::<OptimisticTransactionOptions>();
-    is_sync::<TransactionOptions>();
-    is_sync::<WriteBufferManager>();
-}
 
 /// Code that is generic over the kinds of databases compiles and works.
 fn first_key<D: DBAccess>(raw: &mut rocksdb::DBRawIteratorWithThreadMode<'_, D>) -> Vec<u8> {

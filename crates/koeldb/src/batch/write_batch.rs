@@ -165,6 +165,21 @@ impl WriteBatch {
         batch
     }
 
+    /// Returns a copy of the operations behind the first `count`, which end at offset `bytes`.
+    pub(crate) fn behind(&self, bytes: usize, count: u32) -> Self {
+        let records = self.rep.get(bytes..).unwrap_or_default();
+        let mut behind = Self::from_records(records, self.count.saturating_sub(count));
+        behind.database = self.database;
+        behind.has_foreign_family = self.has_foreign_family;
+        let shift = bytes.saturating_sub(HEADER_BYTES);
+        let ends = self.dated.all.iter().filter(|&&end| end > bytes);
+        behind.dated.all = ends.map(|end| end - shift).collect();
+        let begins = self.dated.pending.iter().filter(|&&at| at >= bytes);
+        behind.dated.pending = begins.map(|at| at - shift).collect();
+        behind.dated.is_unknown = self.dated.is_unknown;
+        behind
+    }
+
     /// Sets the number of operations, also in the header (a fixed32 at offset 8).
     fn set_count(&mut self, count: u32) {
         self.count = count;

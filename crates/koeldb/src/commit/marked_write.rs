@@ -24,8 +24,10 @@ pub(crate) enum DecisionStep {
 
 /// A commit or rollback of a prepared transaction: the records to log and those to insert.
 pub(crate) struct MarkedWrite<'a> {
-    /// The operations that are committed together with the prepared section.
+    /// The operations that are committed together with the prepared section, before it.
     pub(crate) batch: &'a WriteBatch,
+    /// The operations that are committed together with the prepared section, after it.
+    pub(crate) later: &'a WriteBatch,
     /// The records for the log: the operations and the mark.
     pub(crate) logged: &'a [u8],
     /// The records for the memtables.
@@ -43,6 +45,8 @@ impl CommitPipeline {
         note: impl Fn(DecisionStep),
     ) -> Result<SeqNo> {
         write.batch.check_timestamps()?;
+        write.later.check_timestamps()?;
+        self.check_write(write.later, &logged(options))?;
         let mode = self.check_write(write.batch, &logged(options))?;
         // The batch, which comes first, lacks the operations of the prepared section.
         let section = write.applied.get(write.batch.records().len()..);
@@ -55,7 +59,7 @@ impl CommitPipeline {
         self.wals.check_log(commit.wal()?)?;
         let first = commit.last_seqno + 1;
         note(DecisionStep::Logging);
-        let present = write.batch.count();
+        let present = write.batch.count() + write.later.count();
         self.write_log(
             commit,
             first,

@@ -35,11 +35,23 @@ pub(crate) enum Decision {
     /// The transaction is committed, and visible at this sequence number.
     Committed(SeqNo),
     RolledBack,
-    /// The commit may be in a failed log; has the operations committed together with it, their
-    /// number, and the timestamp of the commit, if it has one.
-    CommitStands(Vec<u8>, u32, Option<Timestamp>),
+    /// The commit may be in a failed log.
+    CommitStands(StandingCommit),
     /// The rollback may be in a failed log.
     RollbackStands,
+}
+
+/// A commit to repeat when writes resume.
+#[derive(Clone, Debug)]
+pub(crate) struct StandingCommit {
+    /// The records that are applied before those of the prepared section.
+    pub(crate) before: Vec<u8>,
+    /// The records that are applied after those of the prepared section.
+    pub(crate) after: Vec<u8>,
+    /// The number of operations in `before` and `after`.
+    pub(crate) count: u32,
+    /// The timestamp of the commit, if it has one.
+    pub(crate) timestamp: Option<Timestamp>,
 }
 
 /// A prepared transaction of a database.
@@ -73,6 +85,11 @@ impl Prepared {
             commit_time: Mutex::default(),
             deciding: Mutex::new(()),
         })
+    }
+
+    /// The owner of the transaction's locks.
+    pub(crate) fn owner(&self) -> &Arc<Owner> {
+        &self.owner
     }
 
     /// Returns the decision on the transaction.
@@ -204,12 +221,16 @@ impl PreparedTransactions {
     ) -> Result<()> {
         for entry in self.entries() {
             match entry.decision() {
-                Decision::CommitStands(mut records, count, timestamp) => {
+                Decision::CommitStands(standing) => {
                     let has_timestamps = |cf| pipeline.families.has_timestamps(cf);
-                    let own = entry.section.records_at(timestamp, has_timestamps)?;
+                    let own = entry
+                        .section
+                        .records_at(standing.timestamp, has_timestamps)?;
+                    let mut records = standing.before;
                     records.extend_from_slice(&own);
-                    let seqno =
-                        pipeline.apply_unlogged(commit, &records, count + entry.section.count)?;
+                    records.extend_from_slice(&standing.after);
+                    let count = standing.count + entry.section.count;
+                    let seqno = pipeline.apply_unlogged(commit, &records, count)?;
                     entry.set(Decision::Committed(seqno));
                 }
                 Decision::RollbackStands => entry.set(Decision::RolledBack),

@@ -205,6 +205,9 @@ option_section! {
         /// expected. What is unused is released when the file is closed.
         [honoured fixed "<=5.4"] allow_fallocate: bool = true, "",
             set_allow_fallocate(on: bool), get_allow_fallocate;
+        /// Write files through mmap.
+        [accepted fixed "<=5.4"] allow_mmap_writes: bool = false, "",
+            set_allow_mmap_writes(on: bool), get_allow_mmap_writes;
         /// O_DIRECT for reads of user requests and compactions.
         [honoured fixed "<=5.4"] use_direct_reads: bool = false, "",
             set_use_direct_reads(on: bool), get_use_direct_reads;
@@ -442,8 +445,6 @@ option_section! {
         [honoured fixed "<=5.4"] db_paths: PathList = PathList::default(), "Set in code; never written.";
     }
     declined {
-        /// Write files through mmap.
-        [fixed "<=5.4"] allow_mmap_writes: bool = false;
         /// Plug-in that sees and may drop WAL records during recovery.
         [fixed "6.26"] wal_filter: NoObject = NoObject;
         /// Keep the statistics history in a hidden column family.

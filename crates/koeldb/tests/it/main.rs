@@ -18,6 +18,7 @@ mod async_scan;
 mod async_writes;
 mod atomic_flush;
 mod backup;
+mod batch_cursors;
 mod best_efforts;
 mod blob_collection;
 mod blob_copies;

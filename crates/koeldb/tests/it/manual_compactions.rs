@@ -398,8 +398,8 @@ fn paused_work_goes_on_when_each_pause_was_reverted() {
     let error = db.continue_background_work().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
     fill(&db, 1, "1");
-    db.pause_background_work();
-    db.pause_background_work();
+    db.pause_background_work().unwrap();
+    db.pause_background_work().unwrap();
     let other = db.clone();
     let compaction = std::thread::spawn(move || other.compact_all(&CompactRangeOptions::new()));
     let aborted = db.wait_for_compact_unless_paused(None).unwrap_err();
@@ -413,7 +413,7 @@ fn paused_work_goes_on_when_each_pause_was_reverted() {
     db.wait_for_compact_unless_paused(Some(LIMIT)).unwrap();
     // A close ends a pause.
     db.put("a", "value").unwrap();
-    db.pause_background_work();
+    db.pause_background_work().unwrap();
     db.close().unwrap();
 }
 

@@ -131,6 +131,74 @@ fn rocksdbs_prepared_transactions_are_decided_here() {
 }
 
 #[test]
+fn writes_after_a_prepare_are_committed_behind_it_here_and_in_rocksdb() {
+    for is_killed in [false, true] {
+        let (dir, killed) = (ScratchDir::new(), ScratchDir::new());
+        let (db, other) = open(dir.path());
+        let mut transaction = db.transaction();
+        transaction.put("a", "prepared").unwrap();
+        transaction.put("b", "prepared").unwrap();
+        let prepared = transaction.prepare_in_place("one").unwrap();
+        assert!(transaction.prepare_in_place("again").is_err());
+        transaction.put("b", "later").unwrap();
+        transaction.put_cf(&other, "c", "later").unwrap();
+        assert!(other.put("c", "locked").is_err());
+        assert_eq!(prepared.operation_count(), 2);
+        assert_eq!(
+            transaction.get("b").unwrap().as_deref(),
+            Some(&b"later"[..])
+        );
+        transaction.commit().unwrap();
+        other.put("c", "unlocked").unwrap();
+        other.delete("c").unwrap();
+        // A second one, prepared by a handle that is gone.
+        let mut transaction = db.transaction();
+        transaction.put("d", "prepared").unwrap();
+        transaction.prepare_in_place("two").unwrap();
+        transaction.put("e", "never committed").unwrap();
+        drop(transaction);
+        db.put("e", "unlocked").unwrap();
+        assert!(db.put("d", "locked").is_err());
+        let mut transaction = db.prepared_transactions()[0].to_transaction().unwrap();
+        transaction.put("d", "later").unwrap();
+        transaction.put_cf(&other, "c", "later").unwrap();
+        transaction.commit().unwrap();
+        db.put("d2", "last").unwrap();
+        let owed: BTreeSet<String> = [
+            "default\ta\tprepared",
+            "default\tb\tlater",
+            "other\tc\tlater",
+            "default\td\tlater",
+            "default\td2\tlast",
+            "default\te\tunlocked",
+        ]
+        .into_iter()
+        .map(|entry| format!("entry\t{entry}"))
+        .collect();
+        assert_eq!(content(&db, &other), owed);
+        let left = match is_killed {
+            true => {
+                copy(dir.path(), killed.path());
+                killed.path()
+            }
+            false => dir.path(),
+        };
+        db.close().unwrap();
+        drop((db, other, prepared));
+        let again = ScratchDir::new();
+        copy(left, again.path());
+        let (db, other) = open(again.path());
+        assert_eq!(content(&db, &other), owed, "killed: {is_killed}");
+        drop((db, other));
+        if let Some(java) = Java::find() {
+            let found = java.prepared("decide", left, &[]);
+            let found: BTreeSet<String> = found.lines().map(str::to_owned).collect();
+            assert_eq!(found, owed, "killed: {is_killed}");
+        }
+    }
+}
+
+#[test]
 fn our_prepared_transactions_are_decided_by_rocksdb() {
     let Some(java) = Java::find() else {
         return;

@@ -14,9 +14,9 @@
 //! longest run. Each window is longer than the one before; a change of direction puts the whole
 //! tail in one window.
 
-use std::cell::Cell;
 use std::cmp::Ordering;
 use std::sync::Arc;
+use std::sync::atomic::{self, AtomicUsize};
 
 use koeldb_base::key::footer_of;
 
@@ -80,6 +80,31 @@ impl Reads {
     }
 }
 
+/// [`Reads`] that threads which share a cursor may change: a hint, without an order of memory.
+struct SharedReads(AtomicUsize);
+
+impl SharedReads {
+    const KEYS: usize = 0;
+    const FAR: usize = usize::MAX;
+
+    fn get(&self) -> Reads {
+        match self.0.load(atomic::Ordering::Relaxed) {
+            Self::KEYS => Reads::Keys,
+            Self::FAR => Reads::Far,
+            bytes => Reads::Near(bytes),
+        }
+    }
+
+    fn set(&self, reads: Reads) {
+        let stored = match reads {
+            Reads::Keys => Self::KEYS,
+            Reads::Far => Self::FAR,
+            Reads::Near(bytes) => bytes,
+        };
+        self.0.store(stored, atomic::Ordering::Relaxed);
+    }
+}
+
 /// The position of the merging cursor in one input: a sorted run, or the tail of the logs.
 #[derive(Clone, Copy)]
 struct Source {
@@ -108,7 +133,7 @@ pub(crate) struct SortedHashCursor {
     direction: Direction,
     /// Whether the scan began at the first entry of a finished table, as a flush does.
     takes_all: bool,
-    reads: Cell<Reads>,
+    reads: SharedReads,
     /// The input that has the current entry.
     winner: usize,
     /// The best item of the other inputs.
@@ -131,7 +156,7 @@ impl SortedHashCursor {
             sources: Vec::new(),
             direction: Direction::Forward,
             takes_all: false,
-            reads: Cell::new(Reads::Keys),
+            reads: SharedReads(AtomicUsize::new(SharedReads::KEYS)),
             winner: 0,
             rival: None,
             current: None,

@@ -8,11 +8,12 @@ use koeldb_base::entity::{self, Columns, WideColumns, with_default_column};
 use koeldb_base::merge_operator::{MergeCounts, Merger, merge_values};
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::timestamp::{MIN_TIMESTAMP, Timestamp, join};
-use koeldb_base::{Error, KeyOrder, PinnedSlice, Result};
+use koeldb_base::{Error, KeyOrder, PinnedSlice, Result, SeqNo};
 
 use super::cursor::BatchCursor;
+use super::delta::Delta;
+use super::effect::{Base, Effect, bare_key, effect};
 use super::index::{Index, Operation};
-use super::view::{Base, Effect, View, bare_key, effect};
 use crate::api::column_family::ColumnFamily;
 use crate::batch::{BatchEntry, WriteBatch, entry_at};
 use crate::read::{DbCursor, ReadOptions};
@@ -37,8 +38,8 @@ pub enum BatchValue<V = Vec<u8>> {
 /// `overwrite_key` it shows one operation of each key, otherwise all of them. The serialized batch
 /// keeps every operation in both modes. Keys are compared in the order of their column family.
 ///
-/// Range deletions are not supported. The batch is `Send`; a cursor shows the operations that
-/// precede its creation.
+/// Range deletions are not supported. The batch is `Send`. A cursor shows later operations, too:
+/// see [`BatchCursor`].
 ///
 /// ```
 /// # use koeldb::{Db, Env, Options, WriteBatchWithIndex};
@@ -62,8 +63,8 @@ pub struct WriteBatchWithIndex {
     default_order: KeyOrder,
     /// The key orders of column families other than the default one.
     orders: BTreeMap<u32, KeyOrder>,
-    /// The sorted views of the operations so far, by column family.
-    views: Mutex<BTreeMap<u32, Arc<View>>>,
+    /// The operations in sorted order, by column family, from the first cursor on.
+    deltas: Mutex<BTreeMap<u32, Arc<Delta>>>,
 }
 
 impl WriteBatchWithIndex {
@@ -82,7 +83,7 @@ impl WriteBatchWithIndex {
             index: Index::default(),
             default_order,
             orders: BTreeMap::new(),
-            views: Mutex::default(),
+            deltas: Mutex::default(),
         }
     }
 
@@ -150,6 +151,11 @@ impl WriteBatchWithIndex {
             let is_key = |operation: &Operation| is_key_at(rep, operation, cf, key, order);
             let is_indexed = self.index.push(offset, hash, is_key);
             debug_assert!(is_indexed, "a batch has fewer operations than that");
+            if let Some(delta) = lock(&self.deltas).get(&cf)
+                && let Some(entry) = entry_at(rep, offset)
+            {
+                delta.add(number_of(self.index.operations().len()), &entry);
+            }
         }
         self
     }
@@ -305,6 +311,32 @@ impl WriteBatchWithIndex {
         })
     }
 
+    /// Adds an operation of another batch on a column family with the id of `family`.
+    ///
+    /// # Errors
+    /// `NotSupported` for range deletions.
+    pub(crate) fn add_entry(
+        &mut self,
+        family: &ColumnFamily,
+        entry: &BatchEntry<'_>,
+    ) -> Result<()> {
+        let key = bare_key(entry, family.data().has_timestamps);
+        match *entry {
+            BatchEntry::Put { value, .. } => self.put_cf(family, key, value),
+            BatchEntry::PutEntity { entity, .. } => self.put_encoded_entity_cf(family, key, entity),
+            BatchEntry::Merge { operand, .. } => self.merge_cf(family, key, operand),
+            BatchEntry::Delete { .. } => self.delete_cf(family, key),
+            BatchEntry::SingleDelete { .. } => self.single_delete_cf(family, key),
+            BatchEntry::LogData(note) => self.put_log_data(note),
+            BatchEntry::DeleteRange { .. } => {
+                return Err(Error::not_supported(
+                    "a batch with an index cannot hold range deletions",
+                ));
+            }
+        };
+        Ok(())
+    }
+
     /// Adds log data, which is written only to the log.
     pub fn put_log_data(&mut self, note: impl AsRef<[u8]>) -> &mut Self {
         self.batch.put_log_data(note);
@@ -315,7 +347,29 @@ impl WriteBatchWithIndex {
     pub fn clear(&mut self) {
         self.batch.clear();
         self.index.clear();
-        lock(&self.views).clear();
+        self.renew_deltas();
+    }
+
+    /// Brings the sorted operations up to date after some were removed.
+    ///
+    /// Those that no cursor shares are dropped.
+    fn renew_deltas(&mut self) {
+        let mut deltas = lock(&self.deltas);
+        deltas.retain(|_, delta| Arc::strong_count(delta) > 1);
+        for (&cf, delta) in deltas.iter() {
+            delta.clear();
+            self.fill(cf, delta);
+        }
+    }
+
+    /// Adds the operations on column family `cf` to `delta`.
+    fn fill(&self, cf: u32, delta: &Delta) {
+        for (index, operation) in self.index.operations().iter().enumerate() {
+            let entry = entry_at(self.batch.data(), operation.offset);
+            if let Some(entry) = entry.filter(|entry| entry.family() == Some(cf)) {
+                delta.add(number_of(index + 1), &entry);
+            }
+        }
     }
 
     /// Sets a save point for [`WriteBatchWithIndex::rollback_to_save_point`].
@@ -331,8 +385,7 @@ impl WriteBatchWithIndex {
     pub fn rollback_to_save_point(&mut self) -> Result<()> {
         self.batch.rollback_to_save_point()?;
         self.index.truncate(self.batch.size_in_bytes());
-        // A later batch may have as many bytes again.
-        lock(&self.views).clear();
+        self.renew_deltas();
         Ok(())
     }
 
@@ -559,7 +612,7 @@ impl WriteBatchWithIndex {
     /// A snapshot in the options limits what is read from the database, not the batch.
     #[must_use]
     pub fn cursor_opt(&self, family: &ColumnFamily, options: &ReadOptions) -> BatchCursor {
-        BatchCursor::new(family, options, self.view(family))
+        BatchCursor::new(family, options, self.delta(family))
     }
 
     /// Creates a cursor over `database`, a cursor over `family`, as if the batch was written.
@@ -573,23 +626,20 @@ impl WriteBatchWithIndex {
         database: DbCursor,
         options: &ReadOptions,
     ) -> BatchCursor {
-        BatchCursor::over(family, options, database, self.view(family))
+        BatchCursor::over(family, options, database, self.delta(family))
     }
 
-    /// Returns the operations on `family` sorted by key, from a cache while the batch is unchanged.
-    pub(super) fn view(&self, family: &ColumnFamily) -> Arc<View> {
-        let (cf, rep) = (family.id(), self.batch.data());
-        let mut views = lock(&self.views);
-        match views.get(&cf) {
-            Some(view) if view.batch_bytes == rep.len() => Arc::clone(view),
-            _ => {
-                let (order, has_timestamps) =
-                    (&family.data().user_order, family.data().has_timestamps);
-                let view = Arc::new(View::new(rep, &self.index, cf, order, has_timestamps));
-                views.insert(cf, Arc::clone(&view));
-                view
-            }
+    /// Returns the operations on `family` in sorted order, which later ones are added to.
+    pub(super) fn delta(&self, family: &ColumnFamily) -> Arc<Delta> {
+        let cf = family.id();
+        let mut deltas = lock(&self.deltas);
+        if let Some(delta) = deltas.get(&cf) {
+            return Arc::clone(delta);
         }
+        let delta = Arc::new(Delta::new(family));
+        self.fill(cf, &delta);
+        deltas.insert(cf, Arc::clone(&delta));
+        delta
     }
 
     /// Calls `visit` with the operations on `family`, by ascending key and newest first.
@@ -597,17 +647,24 @@ impl WriteBatchWithIndex {
     /// With `overwrite_key`, older operations of a key are left out, except for those beneath merge
     /// operands that contribute to its value.
     pub fn entries(&self, family: &ColumnFamily, mut visit: impl FnMut(BatchEntry<'_>)) {
-        let view = self.view(family);
-        for index in 0..view.len() {
-            for entry in view.operations(index) {
-                let is_merge = matches!(entry, BatchEntry::Merge { .. });
+        let mut is_below_merges = true;
+        let visited = self.delta(family).for_each(|entry, is_newest| {
+            let is_merge = matches!(entry, BatchEntry::Merge { .. });
+            if is_newest || is_below_merges || !self.overwrite_key {
+                is_below_merges = is_merge;
                 visit(entry);
-                if self.overwrite_key && !is_merge {
-                    break;
-                }
             }
-        }
+        });
+        debug_assert!(
+            visited.is_ok(),
+            "entries in memory can be read: {visited:?}"
+        );
     }
+}
+
+/// Returns the sequence number of the operation that is number `count` of a batch, from one.
+fn number_of(count: usize) -> SeqNo {
+    count as SeqNo
 }
 
 /// Fails with `InvalidArgument` if keys have user-defined timestamps, and the read names none.

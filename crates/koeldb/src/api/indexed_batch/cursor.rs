@@ -1,7 +1,9 @@
 //! A cursor over a column family as if a batch had been written.
 //!
-//! Both sources stand at or behind the entry, in the direction of travel; a change of direction
-//! seeks both by the current key. On equal keys the batch decides.
+//! Both sources stand at or behind the entry, in the direction of travel, and on equal keys the
+//! batch decides. How they move is RocksDB's (`utilities/write_batch_with_index/
+//! write_batch_with_index_internal.cc`, release 11.9), because it decides which later operations of
+//! the batch the cursor shows.
 //!
 //! With `prefix_same_as_start` the limit of a prefix applies to the combined entries. The cursor of
 //! the database has none: its own first entry may be one that the batch deletes.
@@ -15,11 +17,11 @@ use koeldb_base::entity::{Columns, WideColumns};
 use koeldb_base::{Error, PinnedSlice, Result};
 
 use super::batch::merge_columns;
-use super::view::{Effect, View};
+use super::delta::{Delta, DeltaCursor};
+use super::effect::Effect;
 use crate::api::column_family::ColumnFamily;
 use crate::read::ReadOptions;
 use crate::read::{DbCursor, Direction};
-use crate::state::key_bounds::KeyBounds;
 
 /// The source of a cursor's current entry: the database, the batch, both, or none.
 enum At {
@@ -33,18 +35,21 @@ enum At {
 
 /// A cursor over a column family as if a batch was written (RocksDB: `BaseDeltaIterator`).
 ///
-/// It is owned and `Send`, and shows the batch as it was when the cursor was created. Keys and
-/// values are lent until the next move.
+/// It is owned and `Send`. Keys and values are lent until the next move.
+///
+/// The cursor shows operations that are added to the batch after its creation, as in RocksDB: a seek
+/// finds all of them. A step finds those on keys that the cursor has not passed, except between an
+/// entry of the database and the key of the batch that follows it, which the cursor has found
+/// already. After a change of direction it may show such a key where it steps back. The entry at the
+/// cursor itself stays as it is until a move. A rollback to a save point and a clear are seen by
+/// the next move. The state of the database is that of the cursor's creation.
 pub struct BatchCursor {
     family: ColumnFamily,
     options: ReadOptions,
-    bounds: KeyBounds,
     database: DbCursor,
-    view: Arc<View>,
-    /// The number of the batch's keys before the position; going backward, up to and including it.
-    next: usize,
-    /// The indexes of the batch's keys within the bounds.
-    visible: std::ops::Range<usize>,
+    batch: DeltaCursor,
+    /// Whether batch and database are at the same key.
+    is_equal: bool,
     /// The prefix that the cursor stays in since the last seek.
     prefix: Option<Vec<u8>>,
     direction: Direction,
@@ -53,12 +58,12 @@ pub struct BatchCursor {
 }
 
 impl BatchCursor {
-    pub(super) fn new(family: &ColumnFamily, options: &ReadOptions, view: Arc<View>) -> Self {
+    pub(super) fn new(family: &ColumnFamily, options: &ReadOptions, delta: Arc<Delta>) -> Self {
         let mut own = options.clone();
         own.set_prefix_same_as_start(false);
         // Operands of the batch are merged with them.
         own.set_keys_only(false).set_allow_unprepared_value(false);
-        BatchCursor::over(family, options, family.cursor_opt(&own), view)
+        BatchCursor::over(family, options, family.cursor_opt(&own), delta)
     }
 
     /// Creates a cursor over an existing one; `options` have the bounds of the batch's keys.
@@ -66,17 +71,15 @@ impl BatchCursor {
         family: &ColumnFamily,
         options: &ReadOptions,
         database: DbCursor,
-        view: Arc<View>,
+        delta: Arc<Delta>,
     ) -> Self {
         BatchCursor {
             family: family.clone(),
             options: options.clone(),
-            bounds: options.bounds(),
+            batch: DeltaCursor::new(delta, options.bounds()),
             database,
-            visible: 0..view.len(),
+            is_equal: false,
             prefix: None,
-            view,
-            next: 0,
             direction: Direction::Forward,
             at: At::Nowhere,
             failure: None,
@@ -90,20 +93,10 @@ impl BatchCursor {
     /// # Errors
     /// See [`DbCursor::refresh`].
     pub fn refresh(&mut self, batch: &super::WriteBatchWithIndex) -> Result<()> {
-        self.view = batch.view(&self.family);
+        self.batch = DeltaCursor::new(batch.delta(&self.family), self.options.bounds());
         self.at = At::Nowhere;
         self.failure = None;
-        self.visible = 0..0;
         self.database.refresh()
-    }
-
-    /// Restricts the batch's keys that the cursor shows to those within the iterate bounds.
-    fn limit(&mut self) {
-        let order = &self.family.data().user_order;
-        let (bounds, view) = (&self.bounds, &self.view);
-        let first = view.partition_point(|key| bounds.is_before(order, key));
-        let end = view.partition_point(|key| !bounds.is_behind(order, key));
-        self.visible = first..end.max(first);
     }
 
     /// Returns the prefix of `key` if `prefix_same_as_start` limits the cursor to it, else `None`.
@@ -161,7 +154,7 @@ impl BatchCursor {
         self.at = At::Nowhere;
         self.direction = direction;
         self.prefix = sought.and_then(|key| self.prefix_of(key));
-        self.limit();
+        self.batch.renew();
     }
 
     /// Moves to the first entry at or after `key`; `true` if there is one.
@@ -172,8 +165,9 @@ impl BatchCursor {
         let key = key.as_ref();
         self.begin_seek(Direction::Forward, Some(key));
         self.run(|cursor| {
-            cursor.place_forward(key)?;
-            cursor.settle_forward()
+            cursor.database.seek(key)?;
+            cursor.batch.seek(key)?;
+            cursor.settle()
         })
     }
 
@@ -185,8 +179,9 @@ impl BatchCursor {
         let key = key.as_ref();
         self.begin_seek(Direction::Reverse, Some(key));
         self.run(|cursor| {
-            cursor.place_backward(key)?;
-            cursor.settle_backward()
+            cursor.database.seek_for_prev(key)?;
+            cursor.batch.seek_for_prev(key)?;
+            cursor.settle()
         })
     }
 
@@ -195,16 +190,16 @@ impl BatchCursor {
     /// # Errors
     /// See [`DbCursor::seek`].
     pub fn seek_to_first(&mut self) -> Result<bool> {
-        let lower = match self.bounds.lower.clone() {
+        let lower = match self.options.bounds().lower {
             Bound::Unbounded => None,
             // As in RocksDB, a lower bound counts as the key sought.
             Bound::Included(lower) | Bound::Excluded(lower) => Some(lower),
         };
         self.begin_seek(Direction::Forward, lower.as_deref());
         self.run(|cursor| {
-            cursor.next = cursor.visible.start;
             cursor.database.seek_to_first()?;
-            cursor.settle_forward()?;
+            cursor.batch.seek_to_first()?;
+            cursor.settle()?;
             cursor.keep_prefix();
             Ok(())
         })
@@ -217,9 +212,9 @@ impl BatchCursor {
     pub fn seek_to_last(&mut self) -> Result<bool> {
         self.begin_seek(Direction::Reverse, None);
         self.run(|cursor| {
-            cursor.next = cursor.visible.end;
             cursor.database.seek_to_last()?;
-            cursor.settle_backward()?;
+            cursor.batch.seek_to_last()?;
+            cursor.settle()?;
             cursor.keep_prefix();
             Ok(())
         })
@@ -250,157 +245,163 @@ impl BatchCursor {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
-        let Some(key) = self.key().map(<[u8]>::to_vec) else {
+        if !self.valid() {
             return Ok(false);
-        };
+        }
         let turns = self.direction != direction;
         self.direction = direction;
         self.run(|cursor| {
-            if direction == Direction::Forward {
-                if turns {
-                    cursor.place_forward(&key)?;
-                }
-                cursor.leave_forward(&key)?;
-                cursor.settle_forward()
+            if cursor.batch.renew() {
+                cursor.find_behind()?;
             } else {
                 if turns {
-                    cursor.place_backward(&key)?;
+                    cursor.turn()?;
                 }
-                cursor.leave_backward(&key)?;
-                cursor.settle_backward()
+                cursor.leave()?;
             }
+            cursor.settle()
         })
     }
 
-    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
-        self.family.data().user_order.compare(a, b)
-    }
-
-    /// Seeks the positions in the batch and in the database to the first keys at or after `key`.
-    fn place_forward(&mut self, key: &[u8]) -> Result<()> {
-        let at = self.view.lower_bound(&self.family.data().user_order, key);
-        self.next = at.clamp(self.visible.start, self.visible.end);
-        self.database.seek(key)?;
-        Ok(())
-    }
-
-    /// Seeks the positions in the batch and in the database to the last keys at or before `key`.
-    fn place_backward(&mut self, key: &[u8]) -> Result<()> {
-        let order = &self.family.data().user_order;
-        let at = self
-            .view
-            .partition_point(|other| order.compare(other, key).is_le());
-        self.next = at.clamp(self.visible.start, self.visible.end);
-        self.database.seek_for_prev(key)?;
-        Ok(())
-    }
-
-    /// The index of the batch's next key in the cursor's direction; `None` if there is none.
-    fn candidate(&self) -> Option<usize> {
+    /// Seeks batch and database to the first keys behind the current one, in the direction.
+    fn find_behind(&mut self) -> Result<()> {
+        let key = match self.at {
+            At::Database => self.database.key(),
+            _ => Some(self.batch.key()),
+        };
+        let key = key.unwrap_or_default().to_vec();
         match self.direction {
-            Direction::Forward => (self.next < self.visible.end).then_some(self.next),
-            Direction::Reverse => (self.next > self.visible.start).then(|| self.next - 1),
+            Direction::Forward => {
+                self.database.seek(&key)?;
+                self.batch.seek(&key)?;
+            }
+            Direction::Reverse => {
+                self.database.seek_for_prev(&key)?;
+                self.batch.seek_for_prev(&key)?;
+            }
         }
-    }
-
-    /// Whether the cursor over the database is positioned at `key`.
-    fn is_database_at(&self, key: &[u8]) -> bool {
-        self.database
+        let order = &self.family.data().user_order;
+        let is_batch_at = self.batch.valid() && order.equal(self.batch.key(), &key);
+        if self
+            .database
             .key()
-            .is_some_and(|other| self.compare(other, key).is_eq())
-    }
-
-    /// Whether the batch's next key in the cursor's direction equals `key`.
-    fn is_batch_at(&self, key: &[u8]) -> bool {
-        self.candidate()
-            .is_some_and(|index| self.compare(self.view.key(index), key).is_eq())
-    }
-
-    /// Advances the positions in the batch and in the database that are at `key` past it.
-    fn leave_forward(&mut self, key: &[u8]) -> Result<()> {
-        if self.is_database_at(key) {
-            self.database.next()?;
+            .is_some_and(|other| order.equal(other, &key))
+        {
+            self.step_database()?;
         }
-        self.next += usize::from(self.is_batch_at(key));
+        if is_batch_at {
+            self.step_batch()?;
+        }
         Ok(())
     }
 
-    /// Steps the positions in the batch and in the database that are at `key` back before it.
-    fn leave_backward(&mut self, key: &[u8]) -> Result<()> {
-        if self.is_database_at(key) {
-            self.database.prev()?;
+    /// Moves the source that is not at the current entry to the other side of it.
+    fn turn(&mut self) -> Result<()> {
+        match (self.database.valid(), self.batch.valid()) {
+            (false, _) => match self.direction {
+                Direction::Forward => self.database.seek_to_first().map(drop)?,
+                Direction::Reverse => self.database.seek_to_last().map(drop)?,
+            },
+            (true, false) => match self.direction {
+                Direction::Forward => self.batch.seek_to_first()?,
+                Direction::Reverse => self.batch.seek_to_last()?,
+            },
+            (true, true) if matches!(self.at, At::Database) => self.step_batch()?,
+            (true, true) => self.step_database()?,
         }
-        self.next -= usize::from(self.is_batch_at(key));
+        let order = self.compare_sources();
+        self.is_equal = order == Some(Ordering::Equal);
         Ok(())
     }
 
-    /// Determines the current entry from the positions in batch and database, for a forward scan.
-    fn settle_forward(&mut self) -> Result<()> {
-        self.settle(Ordering::Less, |cursor, key| cursor.leave_forward(key))
+    /// Moves the database one entry in the direction.
+    fn step_database(&mut self) -> Result<()> {
+        match self.direction {
+            Direction::Forward => self.database.next().map(drop),
+            Direction::Reverse => self.database.prev().map(drop),
+        }
     }
 
-    /// Determines the current entry from the positions in batch and database, for a backward scan.
-    fn settle_backward(&mut self) -> Result<()> {
-        self.settle(Ordering::Greater, |cursor, key| cursor.leave_backward(key))
+    /// Moves the batch one key in the direction.
+    fn step_batch(&mut self) -> Result<()> {
+        match self.direction {
+            Direction::Forward => self.batch.next(),
+            Direction::Reverse => self.batch.prev(),
+        }
+    }
+
+    /// Compares the keys of the database and of the batch; `None` if one has none.
+    fn compare_sources(&self) -> Option<Ordering> {
+        let key = self.database.key().filter(|_| self.batch.valid())?;
+        let order = &self.family.data().user_order;
+        Some(order.compare(key, self.batch.key()))
+    }
+
+    /// Moves the sources that are at the current entry past it.
+    fn leave(&mut self) -> Result<()> {
+        let is_at_database = matches!(self.at, At::Database);
+        if self.is_equal || is_at_database {
+            self.step_database()?;
+        }
+        if self.is_equal || !is_at_database {
+            self.step_batch()?;
+        }
+        Ok(())
     }
 
     /// Determines the current entry; invalidates the cursor if that is outside of the prefix.
-    ///
-    /// `first` is the ordering of keys that come first in the direction of the scan.
-    fn settle(
-        &mut self,
-        first: Ordering,
-        leave: impl Fn(&mut Self, &[u8]) -> Result<()>,
-    ) -> Result<()> {
-        self.find_entry(first, leave)?;
+    fn settle(&mut self) -> Result<()> {
+        self.find_entry()?;
         self.stop_behind_prefix();
         Ok(())
     }
 
     /// Sets the current entry from the positions in batch and database, past deleted keys.
-    fn find_entry(
-        &mut self,
-        first: Ordering,
-        leave: impl Fn(&mut Self, &[u8]) -> Result<()>,
-    ) -> Result<()> {
-        self.at = At::Nowhere;
+    fn find_entry(&mut self) -> Result<()> {
+        // The order of the database's key and the batch's, if the database comes first.
+        let first = match self.direction {
+            Direction::Forward => Ordering::Less,
+            Direction::Reverse => Ordering::Greater,
+        };
         loop {
-            let view = Arc::clone(&self.view);
-            let Some(index) = self.candidate() else {
+            self.at = At::Nowhere;
+            self.is_equal = false;
+            if !self.batch.read()? {
                 if self.database.valid() {
                     self.at = At::Database;
                 }
                 return Ok(());
-            };
-            let key = view.key(index);
-            let is_stored = match self.database.key().map(|other| self.compare(other, key)) {
+            }
+            match self.compare_sources() {
                 Some(order) if order == first => {
                     self.at = At::Database;
                     return Ok(());
                 }
-                Some(Ordering::Equal) => true,
-                _ => false,
-            };
-            match view.effect(index) {
+                order => self.is_equal = order == Some(Ordering::Equal),
+            }
+            match self.batch.effect() {
                 Effect::Value(_) => self.at = At::Batch,
                 Effect::Entity(entity) => {
                     Columns::of_entity(entity)?;
                     self.at = At::Batch;
                 }
                 Effect::Operands(operands, base) => {
-                    let stored = match is_stored {
+                    let stored = match self.is_equal {
                         true => self.database.pinned_columns(),
                         false => None,
                     };
-                    let stored = stored.as_ref();
+                    let (key, stored) = (self.batch.key(), stored.as_ref());
                     let merged = merge_columns(&self.family, key, base, stored, &operands)?;
                     self.at = At::Merged(merged);
                 }
                 Effect::Deleted => {
-                    if self.leaves_prefix(key) {
+                    if self.leaves_prefix(self.batch.key()) {
                         return Ok(());
                     }
-                    leave(self, key)?;
+                    self.step_batch()?;
+                    if self.is_equal {
+                        self.step_database()?;
+                    }
                     continue;
                 }
             }
@@ -420,7 +421,7 @@ impl BatchCursor {
         match self.at {
             At::Nowhere => None,
             At::Database => self.database.key(),
-            At::Batch | At::Merged(_) => Some(self.view.key(self.candidate()?)),
+            At::Batch | At::Merged(_) => Some(self.batch.key()),
         }
     }
 
@@ -448,7 +449,7 @@ impl BatchCursor {
 
     /// The columns that the batch sets at the current entry.
     fn columns_of_batch(&self) -> Option<Columns<'_>> {
-        match self.view.effect(self.candidate()?) {
+        match self.batch.effect() {
             Effect::Value(value) => Some(Columns::of_value(value)),
             Effect::Entity(entity) => Columns::of_entity(entity).ok(),
             Effect::Operands(..) | Effect::Deleted => None,

@@ -167,9 +167,4 @@ impl Index {
         self.slots.fill(NONE);
         self.key_count = 0;
     }
-
-    /// The numbers of the newest operation of each key, in no particular order.
-    pub(super) fn keys(&self) -> impl Iterator<Item = u32> + '_ {
-        self.slots.iter().copied().filter(|&newest| newest != NONE)
-    }
 }

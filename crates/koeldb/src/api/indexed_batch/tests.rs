@@ -313,16 +313,60 @@ fn the_prefix_of_a_scan_is_that_of_the_combined_entries() {
 }
 
 #[test]
-fn a_cursor_shows_later_operations_once_it_is_refreshed() {
+fn a_cursor_meets_later_operations_ahead_of_it() {
     let (db, _) = open();
+    db.put("c", "db").unwrap();
     let mut batch = WriteBatchWithIndex::new(false);
     batch.put("a", "1");
     let mut cursor = batch.cursor(db.default_cf());
-    batch.delete("a").put("b", "2");
-    cursor.seek_to_first().unwrap();
+    assert!(cursor.seek_to_first().unwrap());
+    batch.delete("a").put("b", "2").merge("c", "3");
     assert_eq!(cursor.entry(), Some((&b"a"[..], &b"1"[..])));
-    assert!(!cursor.next().unwrap());
-    cursor.refresh(&batch).unwrap();
-    assert!(cursor.seek("").unwrap());
+    assert!(cursor.next().unwrap());
     assert_eq!(cursor.entry(), Some((&b"b"[..], &b"2"[..])));
+    assert!(cursor.next().unwrap());
+    assert_eq!(cursor.entry(), Some((&b"c"[..], &b"db,3"[..])));
+    batch.put("d", "4");
+    db.put("e", "too late").unwrap();
+    assert!(cursor.next().unwrap());
+    assert_eq!(cursor.entry(), Some((&b"d"[..], &b"4"[..])));
+    assert!(!cursor.next().unwrap());
+    assert!(cursor.seek("").unwrap());
+    assert_eq!(cursor.key(), Some(&b"b"[..]));
+    cursor.refresh(&batch).unwrap();
+    assert!(cursor.seek_to_last().unwrap());
+    assert_eq!(cursor.key(), Some(&b"e"[..]));
+}
+
+#[test]
+fn a_cursor_goes_on_after_operations_are_taken_back() {
+    let (db, _) = open();
+    for key in ["b", "d"] {
+        db.put(key, "db").unwrap();
+    }
+    let mut batch = WriteBatchWithIndex::new(true);
+    batch.put("a", "1").set_save_point();
+    batch.put("c", "2").delete("d").put("e", "3");
+    let mut cursor = batch.cursor(db.default_cf());
+    for (from, next, before) in [("b", "d", "a"), ("c", "d", "b"), ("e", "", "d")] {
+        for is_forward in [true, false] {
+            batch.put("c", "2").delete("d").put("e", "3");
+            assert!(cursor.seek(from).unwrap());
+            batch.rollback_to_save_point().unwrap();
+            batch.set_save_point();
+            assert_eq!(cursor.key(), Some(from.as_bytes()));
+            let (moved, to) = match is_forward {
+                true => (cursor.next().unwrap(), next),
+                false => (cursor.prev().unwrap(), before),
+            };
+            assert_eq!(moved, !to.is_empty());
+            assert_eq!(cursor.key().unwrap_or_default(), to.as_bytes());
+        }
+    }
+    assert!(cursor.seek("a").unwrap());
+    batch.clear();
+    batch.put("f", "4");
+    assert!(cursor.next().unwrap());
+    assert_eq!(cursor.key(), Some(&b"b"[..]));
+    assert_eq!(scanned!(cursor, seek_to_first(), next), [b"b", b"d", b"f"]);
 }

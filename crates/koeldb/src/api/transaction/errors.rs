@@ -51,6 +51,11 @@ pub(super) fn batch_too_large(bytes: usize, bytes_max: usize) -> Error {
     .with_outcome(WriteOutcome::NotApplied)
 }
 
+/// Creates the error of a call that a prepared transaction does not permit.
+pub(super) fn is_prepared() -> Error {
+    Error::invalid_argument("the transaction is prepared").with_outcome(WriteOutcome::NotApplied)
+}
+
 /// Creates the error of a commit of a transaction that must be prepared first.
 pub(super) fn not_prepared() -> Error {
     let message = "the transaction is not prepared, and skip_prepare is off";

@@ -438,9 +438,8 @@ impl Transaction {
         let id = self.inner().key_locks.id_of(cf, key);
         if let Some(at) = self.tracker.find(id, cf, key)
             && let Some(released) = self.tracker.undo_read(at)
-            && let Some(locks) = self.locks()
         {
-            locks.release(&self.owner, released.id);
+            self.release(released.id);
         }
     }
 }

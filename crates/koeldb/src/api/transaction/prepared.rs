@@ -1,5 +1,6 @@
 //! The handle of a prepared transaction, which commits it or rolls it back.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -7,12 +8,13 @@ use koeldb_base::error::WriteOutcome;
 use koeldb_base::sync::lock_plain as lock;
 use koeldb_base::{Error, ErrorKind, Result, SeqNo, Timestamp};
 
+use super::transaction::Transaction;
 use crate::api::db::Db;
 use crate::batch::WriteBatch;
 use crate::commit::key_locks::errors::expired;
 use crate::commit::key_locks::table::{LockId, Owner};
 use crate::commit::marked_write::{DecisionStep, MarkedWrite};
-use crate::commit::prepared::{Decision, Prepared};
+use crate::commit::prepared::{Decision, Prepared, StandingCommit};
 use crate::commit::two_phase::{self, Section};
 use crate::options::WriteOptions;
 
@@ -41,6 +43,28 @@ impl PreparedTransaction {
     #[must_use]
     pub fn operation_count(&self) -> usize {
         self.entry.section.count as usize
+    }
+
+    /// Creates a transaction that reads the prepared writes, adds others and commits all of them.
+    ///
+    /// It is like the one that [`Transaction::prepare_in_place`](crate::Transaction::prepare_in_place)
+    /// leaves, for a prepared transaction that recovery found.
+    ///
+    /// # Errors
+    /// `ColumnFamilyDropped` if the transaction wrote to a column family that does not exist any
+    /// more; `Corruption` if its operations are malformed.
+    pub fn to_transaction(&self) -> Result<Transaction> {
+        Transaction::of_prepared(self)
+    }
+
+    /// The id of the transaction's lock owner, its write options, and its database.
+    pub(super) fn parts(&self) -> (&Arc<Owner>, &WriteOptions, &Db) {
+        (self.entry.owner(), &self.entry.write, &self.db)
+    }
+
+    /// The locks that the decision on the transaction releases.
+    pub(super) fn locked(&self) -> HashSet<LockId> {
+        lock(&self.entry.locked).iter().copied().collect()
     }
 
     /// A copy of the operations of the transaction.
@@ -100,10 +124,25 @@ impl PreparedTransaction {
     /// # Errors
     /// See [`PreparedTransaction::commit`].
     pub fn commit_with(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<SeqNo> {
+        self.commit_between(batch, &WriteBatch::new(), options)
+    }
+
+    /// Commits the transaction with `later`, which is applied after the transaction's operations.
+    pub(super) fn commit_then(&self, later: &WriteBatch) -> Result<SeqNo> {
+        self.commit_between(&WriteBatch::new(), later, &self.entry.write)
+    }
+
+    /// Commits the transaction's operations between those of two batches.
+    fn commit_between(
+        &self,
+        batch: &WriteBatch,
+        later: &WriteBatch,
+        options: &WriteOptions,
+    ) -> Result<SeqNo> {
         let _deciding = lock(&self.entry.deciding);
         let inner = self.db.inner();
         match self.entry.decision() {
-            Decision::Committed(seqno) => return Ok(seqno),
+            Decision::Committed(seqno) if later.is_empty() => return Ok(seqno),
             Decision::None => {}
             other => return Err(standing(&other)),
         }
@@ -114,21 +153,28 @@ impl PreparedTransaction {
             Some(time) => two_phase::put_commit_at(&mut logged, &section.name, time),
             None => two_phase::put_commit(&mut logged, &section.name),
         }
+        logged.extend_from_slice(later.records());
         let mut applied = batch.records().to_vec();
         let families = &inner.commit.families;
         let own = section.records_at(time, |cf| families.has_timestamps(cf))?;
         applied.extend_from_slice(&own);
+        applied.extend_from_slice(later.records());
+        let count = batch.count() + later.count();
         let write = MarkedWrite {
             batch,
+            later,
             logged: &logged,
             applied: &applied,
-            taken: section.count + batch.count(),
+            taken: section.count + count,
         };
         let done = inner.commit.write_marked(options, &write, |step| {
             self.entry.set(match step {
-                DecisionStep::Logging => {
-                    Decision::CommitStands(batch.records().to_vec(), batch.count(), time)
-                }
+                DecisionStep::Logging => Decision::CommitStands(StandingCommit {
+                    before: batch.records().to_vec(),
+                    after: later.records().to_vec(),
+                    count,
+                    timestamp: time,
+                }),
                 DecisionStep::Applied(seqno) => Decision::Committed(seqno),
             });
         });
@@ -156,6 +202,7 @@ impl PreparedTransaction {
         let logged = two_phase::rollback(&self.entry.section.name);
         let write = MarkedWrite {
             batch: &WriteBatch::new(),
+            later: &WriteBatch::new(),
             logged: &logged,
             applied: &[],
             taken: 0,

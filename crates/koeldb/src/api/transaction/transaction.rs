@@ -1,12 +1,13 @@
 //! The transaction: a batch in the making, the keys it uses, and its snapshot.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use koeldb_base::entity::WideColumns;
 use koeldb_base::stats::HistogramKind;
-use koeldb_base::{Error, PinnedSlice, Result, SeqNo};
+use koeldb_base::{Error, ErrorKind, PinnedSlice, Result, SeqNo};
 
 use super::commit::commit_validated;
 use super::errors;
@@ -16,7 +17,7 @@ use crate::api::column_family::ColumnFamily;
 use crate::api::db::Db;
 use crate::api::indexed_batch::{BatchCursor, WriteBatchWithIndex};
 use crate::commit::key_locks::errors as lock_errors;
-use crate::commit::key_locks::table::{LockTable, Owner};
+use crate::commit::key_locks::table::{LockId, LockTable, Owner};
 use crate::engine::inner::DbInner;
 use crate::options::{TransactionOptions, WriteOptions};
 use crate::read::ReadOptions;
@@ -65,6 +66,19 @@ pub struct Transaction {
     /// The user-defined timestamp of the keys that are written.
     pub(super) commit_timestamp: Option<u64>,
     pub(super) owner: Arc<Owner>,
+    /// The prepared part of the transaction, if it was prepared in place.
+    prepared: Option<PreparedPart>,
+}
+
+/// The part of a transaction's batch that is prepared; the operations behind it are not.
+#[derive(Debug)]
+struct PreparedPart {
+    transaction: PreparedTransaction,
+    /// The size of the batch and the number of its operations when it was prepared.
+    bytes: usize,
+    count: u32,
+    /// Its locks, which its decision releases.
+    locked: HashSet<LockId>,
 }
 
 impl Transaction {
@@ -87,6 +101,54 @@ impl Transaction {
             commit_timestamp: None,
             owner: Owner::new(inner.key_locks.new_id(), expires),
             db: db.clone(),
+            prepared: None,
+        }
+    }
+
+    /// Creates a transaction with the operations of a prepared one.
+    pub(super) fn of_prepared(prepared: &PreparedTransaction) -> Result<Self> {
+        let (owner, write, db) = prepared.parts();
+        let mut transaction = Transaction::new(db, write, &TransactionOptions::new());
+        transaction.owner = Arc::clone(owner);
+        let families = db.cf_handles();
+        for entry in prepared.batch().iter() {
+            let entry = entry?;
+            let family = families.iter().find(|f| Some(f.id()) == entry.family());
+            let family = family.ok_or_else(|| {
+                Error::with_kind(
+                    ErrorKind::ColumnFamilyDropped,
+                    "a prepared transaction wrote to a column family that does not exist any more",
+                )
+            })?;
+            transaction.batch.add_entry(family, &entry)?;
+        }
+        transaction.end_prepared_part(prepared.clone());
+        Ok(transaction)
+    }
+
+    /// Makes the batch so far the prepared part of the transaction.
+    fn end_prepared_part(&mut self, transaction: PreparedTransaction) {
+        self.prepared = Some(PreparedPart {
+            bytes: self.batch.batch().size_in_bytes(),
+            count: self.batch.batch().count(),
+            locked: transaction.locked(),
+            transaction,
+        });
+    }
+
+    /// The prepared part of a transaction that was prepared in place.
+    #[must_use]
+    pub fn prepared(&self) -> Option<&PreparedTransaction> {
+        self.prepared.as_ref().map(|part| &part.transaction)
+    }
+
+    /// Releases a lock, unless the prepared part of the transaction needs it.
+    pub(super) fn release(&self, id: LockId) {
+        let prepared = self.prepared.as_ref();
+        if let Some(locks) = self.locks()
+            && prepared.is_none_or(|part| !part.locked.contains(&id))
+        {
+            locks.release(&self.owner, id);
         }
     }
 
@@ -257,7 +319,8 @@ impl Transaction {
 
     /// Creates a cursor over the default column family, without position.
     ///
-    /// It shows the writes of the transaction that precede it; see [`BatchCursor::refresh`].
+    /// It shows the writes of the transaction, also later ones that are ahead of it: see
+    /// [`BatchCursor`].
     #[must_use]
     pub fn cursor(&self) -> BatchCursor {
         self.cursor_opt(self.db.default_cf(), &ReadOptions::new())
@@ -290,8 +353,11 @@ impl Transaction {
     /// The snapshot becomes that of the save point, too, or none, or one that is due.
     ///
     /// # Errors
-    /// `NotFound` if there is none.
+    /// `NotFound` if there is none; `InvalidArgument` if the transaction is prepared.
     pub fn rollback_to_save_point(&mut self) -> Result<()> {
+        if self.prepared.is_some() {
+            return Err(errors::is_prepared());
+        }
         self.batch.rollback_to_save_point()?;
         if let Some((snapshot, is_due)) = self.saved_snapshots.pop() {
             (self.snapshot, self.is_snapshot_due) = (snapshot, is_due);
@@ -299,7 +365,7 @@ impl Transaction {
         for released in self.tracker.rollback_to_save_point() {
             if let Some(locks) = self.locks() {
                 match released {
-                    Released::Lock(tracked) => locks.release(&self.owner, tracked.id),
+                    Released::Lock(tracked) => self.release(tracked.id),
                     Released::Upgrade(id) => locks.downgrade(&self.owner, id),
                 }
             }
@@ -342,6 +408,13 @@ impl Transaction {
         let inner = self.inner();
         super::refuse_ttl(&inner.context)?;
         self.date_writes()?;
+        if let Some(part) = &self.prepared {
+            if let Some(time) = self.commit_timestamp {
+                part.transaction.set_commit_timestamp(time)?;
+            }
+            let later = self.batch.batch().behind(part.bytes, part.count);
+            return part.transaction.commit_then(&later);
+        }
         let inner = self.inner();
         let batch = self.batch.batch();
         if self.locks().is_none() {
@@ -367,6 +440,8 @@ impl Transaction {
 
     /// Prepares the transaction under `name`: logs its writes for a later commit or rollback.
     ///
+    /// See also [`Transaction::prepare_in_place`].
+    ///
     /// The name has 1 to 512 bytes and is unique among the undecided transactions. The log is written
     /// regardless of `disable_wal`, and synced if the options of the transaction say so.
     ///
@@ -375,6 +450,29 @@ impl Transaction {
     /// name in use; `Expired`; those of [`Db::write_opt`]. If [`Error::write_outcome`] is
     /// `Indeterminate`, the transaction may be prepared after a crash.
     pub fn prepare(mut self, name: impl AsRef<[u8]>) -> Result<PreparedTransaction> {
+        self.prepare_part(name.as_ref())
+    }
+
+    /// Prepares the transaction like [`Transaction::prepare`], and keeps it for reads and writes.
+    ///
+    /// Further writes are not prepared: a crash before the commit loses them. [`Transaction::commit`]
+    /// logs them with the commit, and they take effect after the prepared ones. (RocksDB applies
+    /// such writes without logging them.) Without a commit the transaction stays prepared:
+    /// dropping or clearing this handle decides nothing. No rollback to a save point is possible.
+    ///
+    /// # Errors
+    /// See [`Transaction::prepare`]; `InvalidArgument` if it is prepared already.
+    pub fn prepare_in_place(&mut self, name: impl AsRef<[u8]>) -> Result<PreparedTransaction> {
+        if self.prepared.is_some() {
+            return Err(errors::is_prepared());
+        }
+        let prepared = self.prepare_part(name.as_ref())?;
+        self.end_prepared_part(prepared.clone());
+        Ok(prepared)
+    }
+
+    /// Prepares the operations so far; their locks are those of the result then.
+    fn prepare_part(&mut self, name: &[u8]) -> Result<PreparedTransaction> {
         super::refuse_ttl(&self.inner().context)?;
         if self.locks().is_none() {
             return Err(Error::invalid_argument(
@@ -385,7 +483,7 @@ impl Transaction {
         let locked = self.tracker.iter().map(|tracked| tracked.id).collect();
         let prepared = prepared::prepare(&prepared::ToPrepare {
             db: &self.db,
-            name: name.as_ref(),
+            name,
             batch: self.batch.batch(),
             write: &self.write,
             owner: &self.owner,
@@ -399,12 +497,13 @@ impl Transaction {
 
     /// Reverts all operations, locks and save points, for reuse (RocksDB: `Transaction::Rollback`).
     ///
-    /// It keeps its snapshot, id and expiration.
+    /// It keeps its snapshot, id and expiration. What was prepared in place stays prepared.
     pub fn clear(&mut self) {
         self.batch.clear();
         self.saved_snapshots.clear();
         self.history = None;
         self.release_all();
+        self.prepared = None;
     }
 
     /// Ends the transaction: drops all of its writes and releases all of its locks.
@@ -414,11 +513,8 @@ impl Transaction {
 
     /// Releases the locks of all tracked keys.
     fn release_all(&mut self) {
-        let tracked = self.tracker.take();
-        if let Some(locks) = &self.db.inner().key_locks.table {
-            for tracked in tracked {
-                locks.release(&self.owner, tracked.id);
-            }
+        for tracked in self.tracker.take() {
+            self.release(tracked.id);
         }
     }
 }

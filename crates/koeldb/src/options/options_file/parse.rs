@@ -15,11 +15,7 @@ pub(super) const DEFAULT_FAMILY: &str = "default";
 /// Options that name directories.
 const PATH_OPTIONS: [&str; 2] = ["db_log_dir", "wal_dir"];
 /// Options that support only the default, false, and otherwise affect neither files nor results.
-const SPEED_ONLY: [&str; 3] = [
-    "allow_mmap_writes",
-    "inplace_update_support",
-    "persist_stats_to_disk",
-];
+const SPEED_ONLY: [&str; 2] = ["inplace_update_support", "persist_stats_to_disk"];
 
 /// The parsed contents of an OPTIONS file.
 #[derive(Debug, Default)]

@@ -575,7 +575,6 @@ fn a_value_that_an_open_refuses_is_mended_in_a_file() {
             "",
             "max_open_files",
         ),
-        ("allow_mmap_writes=true", "", "", "allow_mmap_writes"),
         (
             "",
             "inplace_update_support=true",

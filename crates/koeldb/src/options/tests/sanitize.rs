@@ -251,6 +251,10 @@ fn what_cannot_be_is_refused_by_name_and_value() {
             "allow_mmap_reads=true",
         ),
         (
+            "allow_mmap_writes=1;use_direct_io_for_flush_and_compaction=1",
+            "allow_mmap_writes=true",
+        ),
+        (
             "unordered_write=1;allow_concurrent_memtable_write=0",
             "unordered_write=true",
         ),

@@ -520,7 +520,6 @@ fn options_that_are_declined_take_their_default_only() {
         "compression_manager=mine",
         "env=mem",
         "wal_filter=x",
-        "allow_mmap_writes=true",
         "persist_stats_to_disk=1",
     ] {
         assert!(options.apply_str(text, &how).is_err(), "{text}");

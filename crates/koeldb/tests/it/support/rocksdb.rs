@@ -2,7 +2,7 @@
 //!
 //! A missing installation prints a notice, and is a failure with `CI=true`.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
@@ -147,6 +147,7 @@ impl Java {
                 [
                     "Check.java",
                     "Counters.java",
+                    "Cursors.java",
                     "Files.java",
                     "Golden.java",
                     "History.java",
@@ -212,6 +213,25 @@ impl Java {
         let outcome = Outcome::of(command.arg(dir));
         assert!(outcome.succeeded, "{}: {}", dir.display(), outcome.text);
         outcome.text
+    }
+
+    /// Returns what the cursors over pending writes of `Cursors.java` show after each move.
+    pub(crate) fn cursors(&self, dir: &Path, pending: &str, commands: &str) -> Vec<String> {
+        let mut command = self.program("Cursors");
+        command.arg(dir).arg(pending);
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = child.stdin.take().unwrap();
+        // The program prints when its input has ended.
+        input.write_all(commands.as_bytes()).unwrap();
+        drop(input);
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{commands}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines().map(str::to_owned).collect()
     }
 
     /// Leaves prepared transactions or decides them (`Prepared.java`); returns what it printed.
