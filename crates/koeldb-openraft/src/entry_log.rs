@@ -15,7 +15,7 @@ use crate::release::Release;
 use crate::syncer::Completion;
 
 /// The byte limit of the entries that one read for replication returns.
-pub(crate) const READ_BYTES: usize = 1 << 20;
+const READ_BYTES: usize = 1 << 20;
 
 /// A [`GroupLog`] of entries of release `R`, encoded with `E`, beside the state of its group.
 pub(crate) struct EntryLog<R, E> {
@@ -86,6 +86,19 @@ impl<R: Release, E: Encoding> EntryLog<R, E> {
         let entries = self.log.entries(range, bytes)?;
         let decode = |(_, entry): (u64, Vec<u8>)| Ok(E::decode(&entry)?);
         entries.into_iter().map(decode).collect()
+    }
+
+    /// Reads the first entries of `start..end` to replicate them; none if `start` is purged.
+    ///
+    /// openraft may replicate a range that it has let the log purge meanwhile. Sent behind the entry
+    /// before `start`, the rest of the range would leave a hole in the follower's log.
+    pub(crate) fn read_to_replicate(&self, start: u64, end: u64) -> io::Result<Vec<R::Entry>> {
+        let mut entries = self.read(start..end, READ_BYTES)?;
+        let is_whole = |first: &R::Entry| R::index(&R::log_id(first)) == start;
+        if !entries.first().is_some_and(is_whole) {
+            entries.clear();
+        }
+        Ok(entries)
     }
 
     /// Returns whether the log has the very entry `id`.

@@ -3,6 +3,7 @@
 //! ```text
 //! default family   group (8 bytes) | index (8 bytes)   an entry
 //! family "meta"    group (8 bytes) | name (1 byte)     vote 'v', purged 'p', committed 'c'
+//!                  "node"                              number of the node (8 bytes, little-endian)
 //! ```
 //!
 //! Numbers are big-endian, so that the order of keys is that of groups and indices.
@@ -12,6 +13,9 @@
 )]
 
 use koeldb::{Error, Result};
+
+/// The key of the number of the node to which the logs belong, in the `meta` column family.
+pub(crate) const NODE: &[u8] = b"node";
 
 /// The kinds of Raft metadata that the `meta` column family stores for each group.
 #[derive(Clone, Copy, Debug)]

@@ -12,7 +12,7 @@ use openraft::{
 
 use crate::durable::DurableIndex;
 use crate::encoding::{Encoding, Postcard};
-use crate::entry_log::{EntryLog, READ_BYTES};
+use crate::entry_log::EntryLog;
 use crate::logs::GroupLog;
 use crate::stable::Stable;
 
@@ -80,7 +80,7 @@ impl<C: RaftTypeConfig, E: Encoding> RaftLogReader<C> for LogStore<C, E> {
         start: u64,
         end: u64,
     ) -> Result<Vec<C::Entry>, StorageError<C::NodeId>> {
-        let entries = self.log.read(start..end, READ_BYTES);
+        let entries = self.log.read_to_replicate(start, end);
         entries.map_err(read_error(ErrorSubject::Logs))
     }
 }

@@ -78,6 +78,34 @@ impl RaftLogs {
         Ok(RaftLogs { shared })
     }
 
+    /// Records that the logs belong to the node with the number `node`.
+    ///
+    /// The first call is durable with the next sync. Another node with these logs would claim what this
+    /// one has voted and confirmed.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if they belong to another node. Errors of reads, and of earlier writes.
+    pub fn claim(&self, node: u64) -> Result<()> {
+        let syncer = &self.shared.running.syncer;
+        syncer.check()?;
+        match self.shared.meta.get(key::NODE)? {
+            None => {
+                let mut batch = WriteBatch::new();
+                batch.put_cf(&self.shared.meta, key::NODE, node.to_le_bytes());
+                syncer.write(&batch)
+            }
+            Some(owner) if owner[..] == node.to_le_bytes() => Ok(()),
+            Some(owner) => {
+                let owner = owner.split_first_chunk().map(|(owner, _)| *owner);
+                let owner = owner.map_or(0, u64::from_le_bytes);
+                Err(Error::invalid_argument(format!(
+                    "the Raft log in {} is that of node {owner}, not of node {node}",
+                    self.db().path().display()
+                )))
+            }
+        }
+    }
+
     /// Returns the log of `group`, which is empty if it has never been written.
     ///
     /// At most one handle and its clones may write a group.

@@ -79,8 +79,8 @@ where
     /// [`Client::add_node`](super::Client::add_node).
     ///
     /// # Errors
-    /// `InvalidInput` if openraft's configuration or the security is refused; if the stores cannot be
-    /// opened, the address is in use, or openraft cannot start.
+    /// `InvalidInput` if openraft's configuration or the security is refused, or if the directory is that
+    /// of a node with another number; if the stores cannot be opened, the address is in use, or openraft cannot start.
     pub async fn start(
         id: u64,
         listen: &str,
@@ -93,9 +93,10 @@ where
         let (security, directory) = (&options.security, directory.as_ref());
         let mut server = security.server()?;
         let database = &options.database;
+        let logs = RaftLogs::open(database, directory.join("log"))?;
+        logs.claim(id)?;
         let state = StateStore::open(&Env::default(), database, directory.join("state"))?;
         let machine: Machine<A> = Machine::new(state.clone(), application)?;
-        let logs = RaftLogs::open(database, directory.join("log"))?;
         let log = LogStore::new(logs.group(0)?, Some(machine.durable_index()));
         let listener = TcpListener::bind(listen).await.map_err(|error| {
             io::Error::new(error.kind(), format!("cannot listen at {listen}: {error}"))

@@ -11,7 +11,7 @@ use openraft_0_10::{LogState, OptionalSend, RaftLogReader, RaftTypeConfig};
 use super::prerelease::Prerelease;
 use crate::durable::DurableIndex;
 use crate::encoding::{Encoding, Postcard};
-use crate::entry_log::{EntryLog, READ_BYTES};
+use crate::entry_log::EntryLog;
 use crate::logs::GroupLog;
 
 /// The log of a Raft group as openraft's `RaftLogStorage`; clones serve as its log readers.
@@ -60,7 +60,7 @@ impl<C: RaftTypeConfig, E: Encoding> RaftLogReader<C> for LogStore<C, E> {
         start: u64,
         end: u64,
     ) -> io::Result<Vec<EntryOf<C>>> {
-        self.log.read(start..end, READ_BYTES)
+        self.log.read_to_replicate(start, end)
     }
 
     async fn read_vote(&mut self) -> io::Result<Option<VoteOf<C>>> {

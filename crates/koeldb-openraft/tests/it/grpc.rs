@@ -277,6 +277,26 @@ fn a_node_that_would_be_open_by_mistake_does_not_start() {
 }
 
 #[test]
+fn a_directory_of_another_node_is_refused() {
+    run(async {
+        let scratch = Scratch::new("grpc-number");
+        let security = Security::plaintext();
+        let address = free_address();
+        let node = start(1, &address, &scratch, &security).await;
+        node.initialize(&address).await.unwrap();
+        node.shutdown().await.unwrap();
+        let options = options(&security);
+        let directory = scratch.0.join("1");
+        let other = Node::start(2, &address, &directory, KeyValues, &options).await;
+        let error = other.err().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        assert!(error.to_string().contains("that of node 1"), "{error}");
+        let again = Node::start(1, &address, &directory, KeyValues, &options).await;
+        assert!(again.unwrap().is_initialized().await.unwrap());
+    });
+}
+
+#[test]
 fn security_is_read_from_a_directory() {
     let scratch = Scratch::new("grpc-files");
     let missing = Security::read_dir(&scratch.0).unwrap_err();

@@ -363,6 +363,18 @@ async fn a_vote_is_read_as_not_granted() {
     assert_eq!(log.read_vote().await.unwrap(), Some(Vote::new(3, 1)));
 }
 
+/// openraft replicates the ranges that it chose before a purge: the rest of one would leave a hole.
+#[tokio::test]
+async fn a_range_that_is_purged_in_part_is_not_replicated() {
+    let mut log = open(&Disk::new());
+    let entries = (0..10).map(|index| blank(1, index));
+    log.blocking_append(entries).await.unwrap();
+    log.purge(id(1, 5)).await.unwrap();
+    assert!(log.limited_get_log_entries(3, 9).await.unwrap().is_empty());
+    let whole = log.limited_get_log_entries(6, 9).await.unwrap();
+    assert_eq!(whole, [blank(1, 6), blank(1, 7), blank(1, 8)]);
+}
+
 #[tokio::test]
 async fn a_truncation_survives_a_power_cut() {
     let disk = Disk::new();

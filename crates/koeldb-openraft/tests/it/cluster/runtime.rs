@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::future::Future;
+use std::sync::Once;
 use std::time::Duration;
 
 use koeldb_testkit::random::Random;
@@ -9,16 +10,35 @@ use openraft::{AsyncRuntime, OptionalSend, TokioRuntime};
 
 thread_local! {
     static RANDOM: RefCell<Random> = RefCell::new(Random::new(0));
+    /// The messages of panics in tasks, which tokio keeps from the simulation.
+    static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Runs `simulation` with all random numbers drawn from `seed`.
+/// Records the panics of this thread's tasks.
+fn record_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            PANICS.with_borrow_mut(|panics| panics.push(panic.to_string()));
+            before(panic);
+        }));
+    });
+    PANICS.take();
+}
+
+/// Runs `simulation` with all random numbers drawn from `seed`; fails if one of its tasks panics.
 pub(super) fn simulate<F: Future>(seed: u64, simulation: F) -> F::Output {
+    record_panics();
     RANDOM.set(Random::new(seed));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build();
-    runtime.unwrap().block_on(simulation)
+    let output = runtime.unwrap().block_on(simulation);
+    let panics = PANICS.take();
+    assert!(panics.is_empty(), "tasks panicked: {panics:#?}");
+    output
 }
 
 /// Draws a number below `bound`.
