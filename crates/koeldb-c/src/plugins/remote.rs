@@ -6,7 +6,7 @@ use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use koeldb::{Db, Env};
+use koeldb::Db;
 
 use crate::boundary::Failure;
 use crate::memory::path;
