@@ -164,8 +164,10 @@ fn main() {
 fn compare(engine: &koeldb::Db, second: &Path, keys: &[[u8; 16]]) {
     let path = CString::new(second.to_str().unwrap()).unwrap();
     let mut error = ptr::null_mut();
-    // SAFETY: creates objects, which are destroyed below.
-    let (options, reading) = unsafe { (rocksdb_options_create(), rocksdb_readoptions_create()) };
+    // SAFETY: creates an object, which is destroyed below.
+    let options = unsafe { rocksdb_options_create() };
+    // SAFETY: creates an object, which is destroyed below.
+    let reading = unsafe { rocksdb_readoptions_create() };
     // SAFETY: the options live, and the path ends with a zero.
     let db = unsafe { rocksdb_open(options, path.as_ptr(), &raw mut error) };
     assert!(error.is_null());

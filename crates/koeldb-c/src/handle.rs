@@ -55,11 +55,11 @@ unsafe fn unbox<T>(pointer: *mut Handle<T>) -> T {
         return unsafe { Box::from_raw(pointer) }.value;
     }
     // SAFETY: promised by the caller.
-    unsafe { &*pointer }.check();
+    let handle = unsafe { &mut *pointer };
+    handle.check();
+    handle.type_name = DESTROYED;
     // SAFETY: the value is moved out once: a second time fails the check.
-    let value = unsafe { (&raw const (*pointer).value).read() };
-    // SAFETY: promised by the caller.
-    unsafe { (&raw mut (*pointer).type_name).write(DESTROYED) };
+    let value = unsafe { (&raw const handle.value).read() };
     let mut destroyed = DESTROYED_OBJECTS
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
