@@ -102,6 +102,8 @@ fn all_languages_share_a_directory() {
             .arg(&program)
             .current_dir(examples.join("go"))
             .env("PKG_CONFIG_PATH", prefix)
+            // Go keeps what it built by these flags, not by those of the description.
+            .env("CGO_LDFLAGS", format!("-L{}", prefix.display()))
             .env("GOFLAGS", "-mod=mod")
             .env("CGO_ENABLED", "1");
         prints_the_birds(&build(&mut command, program), prefix);
