@@ -14,10 +14,10 @@ static rocksdb_options_t* new_options(void) {
 /* Values that are refused can be read back; the open fails. */
 static void refused_options(void) {
   rocksdb_options_t* options = new_options();
-  rocksdb_options_set_allow_mmap_writes(options, 1);
-  CHECK(rocksdb_options_get_allow_mmap_writes(options));
+  rocksdb_options_set_inplace_update_support(options, 1);
+  CHECK(rocksdb_options_get_inplace_update_support(options));
   CHECK(rocksdb_open(options, "refused", &error) == NULL);
-  FAILED(error, "allow_mmap_writes");
+  FAILED(error, "inplace_update_support");
   rocksdb_options_destroy(options);
 }
 

@@ -93,7 +93,7 @@ int main(void) {
   rocksdb_continue_background_work(db, &error);
   OK(error);
   rocksdb_continue_background_work(db, &error);
-  FAILED(error, "background work is not paused");
+  FAILED(error, "Background work already unpaused");
   rocksdb_end_trace(db, &error);
   FAILED(error, "Not implemented");
   rocksdb_close(db);

@@ -34,7 +34,7 @@ impl Background {
             let mut running = self.slots.running();
             let left = running.pauses.checked_sub(1);
             running.pauses =
-                left.ok_or_else(|| Error::invalid_argument("background work is not paused"))?;
+                left.ok_or_else(|| Error::invalid_argument("Background work already unpaused"))?;
         }
         self.slots.notify();
         self.schedule();
