@@ -5,7 +5,7 @@ static int is_called = 0;
 
 static int by_case(void* state, const char* a, size_t a_length, const char* b, size_t b_length) {
   CHECK(state == &is_called);
-  is_called = 1;
+  __atomic_store_n(&is_called, 1, __ATOMIC_RELAXED);
   for (size_t at = 0; at < a_length && at < b_length; at++) {
     int difference = (a[at] | 32) - (b[at] | 32);
     if (difference != 0) return difference;
