@@ -35,6 +35,8 @@ macro_rules! named {
         impl $Type {
             /// Sets an option from a text, or a member of a nested struct: `name.member`.
             ///
+            /// What is not set has its default.
+            ///
             /// # Errors
             /// If the name is unknown or the text is not a value of the option.
             pub fn set_by_name(&mut self, name: &str, value: &str) -> Result<&mut Self> {
@@ -64,7 +66,7 @@ named!(
 );
 
 impl Options {
-    /// Sets an option from a text, or a member of a nested struct.
+    /// Sets an option from a text, or a member of a nested struct; what is not set has its default.
     ///
     /// ```
     /// let mut options = koeldb::Options::new();

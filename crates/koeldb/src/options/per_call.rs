@@ -761,6 +761,12 @@ const CALLS: &[Call] = &[
                 "0",
                 "Bytes a second that restorations read.",
             ),
+            (
+                "allow_database_directory",
+                "bool",
+                "false",
+                "Permits new backups in the directory of a database; KoelDB's own.",
+            ),
         ],
         accepted: &[],
         refused: &[
