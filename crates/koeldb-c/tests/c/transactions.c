@@ -98,11 +98,18 @@ int main(void) {
   rocksdb_transaction_destroy(txn);
   rocksdb_transaction_t** prepared = rocksdb_transactiondb_get_prepared_transactions(db, &n);
   CHECK(n == 1);
+  /* It reads what it prepared, and takes more. */
+  is(rocksdb_transaction_get(prepared[0], reading, "p", 1, &n, &error), &n, "q");
+  rocksdb_transaction_put(prepared[0], "r", 1, "s", 1, &error);
+  OK(error);
+  is(rocksdb_transaction_get(prepared[0], reading, "r", 1, &n, &error), &n, "s");
+  CHECK(rocksdb_transactiondb_get(db, reading, "p", 1, &n, &error) == NULL);
   rocksdb_transaction_commit(prepared[0], &error);
   OK(error);
   rocksdb_transaction_destroy(prepared[0]);
   rocksdb_free(prepared);
   is(rocksdb_transactiondb_get(db, reading, "p", 1, &n, &error), &n, "q");
+  is(rocksdb_transactiondb_get(db, reading, "r", 1, &n, &error), &n, "s");
   rocksdb_t* base = rocksdb_transactiondb_get_base_db(db);
   is(rocksdb_get(base, reading, "p", 1, &n, &error), &n, "q");
   rocksdb_transactiondb_close_base_db(base);
