@@ -61,15 +61,15 @@ int main(void) {
   rocksdb_options_set_compaction_filter_factory(
       options, rocksdb_compactionfilterfactory_create(NULL, destroy, create, name));
   try_filter(options, "both");
-  CHECK(created == 0);
+  CHECK(NOW(created) == 0);
   rocksdb_options_set_compaction_filter(options, NULL);
-  CHECK(destroyed == 0);
+  CHECK(NOW(destroyed) == 0);
   rocksdb_compactionfilter_destroy(one);
-  AWAIT(destroyed == 1);
+  AWAIT(NOW(destroyed) == 1);
 
   try_filter(options, "factory");
-  CHECK(created > 0);
+  CHECK(NOW(created) > 0);
   rocksdb_options_destroy(options);
-  AWAIT(destroyed == created + 2);
+  AWAIT(NOW(destroyed) == NOW(created) + 2);
   return 0;
 }

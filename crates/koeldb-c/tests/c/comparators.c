@@ -60,7 +60,7 @@ static void filters(void) {
   rocksdb_options_destroy(options);
   rocksdb_block_based_options_destroy(tables);
   rocksdb_comparator_destroy(comparator);
-  AWAIT(destroyed == 1);
+  AWAIT(NOW(destroyed) == 1);
   destroyed = 0;
 }
 
@@ -87,14 +87,14 @@ int main(void) {
 
   /* The options share the comparator. */
   rocksdb_comparator_destroy(comparator);
-  CHECK(destroyed == 0);
+  CHECK(NOW(destroyed) == 0);
   db = rocksdb_open(options, "db", &error);
   OK(error);
   CHECK(has(db, "keY", "two"));
   rocksdb_options_destroy(options);
   CHECK(has(db, "keY", "two"));
   rocksdb_close(db);
-  AWAIT(destroyed == 1);
+  AWAIT(NOW(destroyed) == 1);
 
   /* Timestamps of other sizes than 8 are refused. */
   options = small_options();
@@ -106,6 +106,6 @@ int main(void) {
   rocksdb_free(error);
   rocksdb_options_destroy(options);
   rocksdb_comparator_destroy(comparator);
-  CHECK(destroyed == 2);
+  CHECK(NOW(destroyed) == 2);
   return 0;
 }

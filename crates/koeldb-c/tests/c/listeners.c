@@ -143,10 +143,10 @@ int main(void) {
   OK(error);
   rocksdb_options_destroy(options);
   fill(db);
-  AWAIT(flushes > 2 && compactions > 0 && parts > 0 && sealed > 2);
-  CHECK(begun > 0);
+  AWAIT(NOW(flushes) > 2 && NOW(compactions) > 0 && NOW(parts) > 0 && NOW(sealed) > 2);
+  CHECK(NOW(begun) > 0);
   rocksdb_close(db);
-  AWAIT(destroyed == 2);
+  AWAIT(NOW(destroyed) == 2);
 
   rocksdb_compactionjobinfo_t* info = rocksdb_compactionjobinfo_create();
   CHECK(rocksdb_compactionjobinfo_input_files_count(info) == 0);
@@ -163,7 +163,7 @@ int main(void) {
   CHECK(rocksdb_open(options, "filtered", &error) == NULL);
   FAILED(error, "Not implemented: filters of the write-ahead log");
   rocksdb_walfilter_destroy(filter);
-  CHECK(destroyed == 3);
+  CHECK(NOW(destroyed) == 3);
   rocksdb_options_destroy(options);
   return 0;
 }

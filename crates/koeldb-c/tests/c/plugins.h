@@ -6,6 +6,9 @@
 
 #include "check.h"
 
+/* The value of a counter that other threads change. */
+#define NOW(counter) __sync_fetch_and_add(&(counter), 0)
+
 /* Waits for a condition that other threads make true. */
 #define AWAIT(condition)                                                \
   do {                                                                  \

@@ -41,12 +41,12 @@ static void try_extractor(rocksdb_slicetransform_t* extractor, const char* path)
 int main(void) {
   try_extractor(rocksdb_slicetransform_create(NULL, destroy, transform, in_domain, name), "own");
   CHECK(transformed);
-  AWAIT(destroyed == 1);
+  AWAIT(NOW(destroyed) == 1);
   try_extractor(rocksdb_slicetransform_create_fixed_prefix(3), "fixed");
   try_extractor(rocksdb_slicetransform_create_noop(), "noop");
   try_extractor(NULL, "none");
   rocksdb_slicetransform_destroy(
       rocksdb_slicetransform_create(NULL, destroy, transform, in_domain, name));
-  CHECK(destroyed == 2);
+  CHECK(NOW(destroyed) == 2);
   return 0;
 }

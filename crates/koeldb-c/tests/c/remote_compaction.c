@@ -120,7 +120,7 @@ static void overrides(void) {
   rocksdb_compaction_service_options_override_add_table_properties_collector_factory(target, NULL);
   rocksdb_options_add_table_properties_collector_factory(options, NULL);
   rocksdb_compaction_service_options_override_destroy(target);
-  CHECK(destroyed == 1);
+  CHECK(NOW(destroyed) == 1);
   rocksdb_options_destroy(options);
 }
 
@@ -142,7 +142,7 @@ int main(void) {
   CHECK(has(db, "first", "value"));
   rocksdb_close(db);
   rocksdb_options_destroy(options);
-  AWAIT(destroyed == 2);
+  AWAIT(NOW(destroyed) == 2);
   rocksdb_free(input);
 
   options = small_options();
