@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use koeldb_base::entity::{self, Columns, WideColumns, with_default_column};
 use koeldb_base::merge_operator::{MergeCounts, Merger, merge_values};
@@ -65,6 +65,11 @@ pub struct WriteBatchWithIndex {
     orders: BTreeMap<u32, KeyOrder>,
     /// The operations in sorted order, by column family, from the first cursor on.
     deltas: Mutex<BTreeMap<u32, Arc<Delta>>>,
+}
+
+/// Returns what the mutex of a batch has, without a lock: nobody else uses the batch.
+fn exclusive<T>(mutex: &mut Mutex<T>) -> &mut T {
+    mutex.get_mut().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl WriteBatchWithIndex {
@@ -151,7 +156,7 @@ impl WriteBatchWithIndex {
             let is_key = |operation: &Operation| is_key_at(rep, operation, cf, key, order);
             let is_indexed = self.index.push(offset, hash, is_key);
             debug_assert!(is_indexed, "a batch has fewer operations than that");
-            if let Some(delta) = lock(&self.deltas).get(&cf)
+            if let Some(delta) = exclusive(&mut self.deltas).get(&cf)
                 && let Some(entry) = entry_at(rep, offset)
             {
                 delta.add(number_of(self.index.operations().len()), &entry);
@@ -354,12 +359,13 @@ impl WriteBatchWithIndex {
     ///
     /// Those that no cursor shares are dropped.
     fn renew_deltas(&mut self) {
-        let mut deltas = lock(&self.deltas);
+        let mut deltas = std::mem::take(exclusive(&mut self.deltas));
         deltas.retain(|_, delta| Arc::strong_count(delta) > 1);
-        for (&cf, delta) in deltas.iter() {
+        for (&cf, delta) in &deltas {
             delta.clear();
             self.fill(cf, delta);
         }
+        *exclusive(&mut self.deltas) = deltas;
     }
 
     /// Adds the operations on column family `cf` to `delta`.
