@@ -164,13 +164,16 @@ impl Cursor {
         on!(&self.scan, cursor => cursor.value())
     }
 
-    /// Returns the timestamp; `None` if keys have none.
+    /// Returns the timestamp; empty, not null, if keys have none, as bindings make slices of it.
     pub(crate) fn timestamp(&self) -> Option<&[u8]> {
-        let Scan::Family(cursor, _) = &self.scan else {
-            return None;
+        let timestamp = match &self.scan {
+            Scan::Family(cursor, _) => cursor.timestamp(),
+            Scan::Batch(_) => None,
         };
-        let timestamp = cursor.timestamp()?;
-        Some(self.timestamp.get_or_init(|| timestamp))
+        Some(match timestamp {
+            Some(timestamp) => self.timestamp.get_or_init(|| timestamp),
+            None => &[],
+        })
     }
 
     /// Returns the key as a slice of C.

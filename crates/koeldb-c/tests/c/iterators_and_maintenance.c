@@ -38,7 +38,7 @@ int main(void) {
   rocksdb_iter_seek_for_prev(iterator, "b", 1);
   expect(iterator, "ant", "1");
   size_t length = 9;
-  CHECK(rocksdb_iter_timestamp(iterator, &length) == NULL && length == 0);
+  CHECK(rocksdb_iter_timestamp(iterator, &length) != NULL && length == 0);
   rocksdb_iter_seek(iterator, "d", 1);
   CHECK(!rocksdb_iter_valid(iterator));
   rocksdb_iter_get_error(iterator, &error);
