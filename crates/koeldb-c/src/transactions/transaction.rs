@@ -29,8 +29,6 @@ enum State {
 /// A transaction (`rocksdb_transaction_t`).
 pub(crate) struct Transaction {
     db: Db,
-    write: koeldb::WriteOptions,
-    options: koeldb::TransactionOptions,
     state: State,
     name: Option<Vec<u8>>,
     /// The snapshots that C has, which it frees without telling.
@@ -50,8 +48,6 @@ impl Transaction {
         };
         Transaction {
             db: db.clone(),
-            write: **write,
-            options: options.clone(),
             state,
             name: None,
             lent: Vec::new(),
@@ -190,8 +186,6 @@ pub(crate) unsafe fn prepared(
     let handles = found.into_iter().map(|prepared| {
         handle::give(Transaction {
             db: db.clone(),
-            write: koeldb::WriteOptions::default(),
-            options: koeldb::TransactionOptions::default(),
             name: Some(prepared.name().to_vec()),
             state: match prepared.to_transaction() {
                 Ok(transaction) => State::Open(Box::new(transaction)),
