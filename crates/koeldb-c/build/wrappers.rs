@@ -1,4 +1,4 @@
-//! The exported functions in Rust: conversions around calls of the functions that do the work.
+//! Generator of the exported functions: conversions around calls of functions of this crate.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -214,8 +214,7 @@ fn body(abi: &Abi, function: &Function) -> String {
             named(0)
         ),
         "accepted" => "Ok(())".to_owned(),
-        "inert" => format!("boundary::unserved({:?}, {argument:?})", function.name),
-        "missing" | "refused" => format!(
+        "refused" => format!(
             "boundary::refused({:?}, {argument:?}, {})",
             function.name,
             has_errptr(function)

@@ -30,6 +30,7 @@ mod handle;
 mod memory;
 mod plugins;
 mod settings;
+mod text;
 mod transactions;
 
 #[expect(

@@ -9,10 +9,10 @@ use koeldb::{Env, RateLimiter, RestoreMode, ShareFilesNaming};
 
 use crate::boundary::Failure;
 use crate::copies::fields::plain_options;
-use crate::copies::text::Text;
 use crate::functions::callbacks;
 use crate::handle::{self, Handle, Missing};
 use crate::memory::path;
+use crate::text::Text;
 
 /// RocksDB's `kUseDbSessionId | kFlagIncludeFileSize`.
 const SESSION_ID_AND_SIZE: i32 = 2 | i32::MIN;

@@ -2,10 +2,11 @@
 
 use std::ffi::CStr;
 
-use koeldb::{SstFileWriterOptions, Timestamp};
+use koeldb::SstFileWriterOptions;
 
 use crate::boundary::Failure;
 use crate::copies::env_options::EnvOptions;
+use crate::data::timestamps;
 use crate::memory::path;
 use crate::settings::options::Options;
 
@@ -34,12 +35,6 @@ pub(crate) fn create_with_comparator<C>(
     _: Option<&C>,
 ) -> SstFileWriter {
     create(env, options)
-}
-
-/// Converts the bytes of a user-defined timestamp.
-fn timestamp(bytes: &[u8]) -> Result<Timestamp, Failure> {
-    let timestamp = bytes.try_into();
-    timestamp.map_err(|_| Failure::argument(format!("a timestamp has {} bytes", bytes.len())))
 }
 
 impl SstFileWriter {
@@ -76,7 +71,7 @@ impl SstFileWriter {
         ts: &[u8],
         value: &[u8],
     ) -> Result<(), Failure> {
-        let ts = timestamp(ts)?;
+        let ts = timestamps::of(ts)?;
         Ok(self.file()?.put_with_ts(key, ts, value)?)
     }
 
@@ -89,7 +84,7 @@ impl SstFileWriter {
     }
 
     pub(crate) fn delete_with_ts(&mut self, key: &[u8], ts: &[u8]) -> Result<(), Failure> {
-        let ts = timestamp(ts)?;
+        let ts = timestamps::of(ts)?;
         Ok(self.file()?.delete_with_ts(key, ts)?)
     }
 

@@ -8,7 +8,7 @@ use std::ffi::{c_char, c_void};
 
 use koeldb::{BatchEntry, ColumnFamily, WriteBatch};
 
-use crate::boundary::Failure;
+use crate::boundary::{Failure, needed};
 use crate::data::timestamps;
 use crate::handle::{self, Handle};
 use crate::memory;
@@ -98,7 +98,7 @@ pub(crate) fn put_log_data(batch: &mut WriteBatch, data: &[u8]) {
 
 /// Returns the timestamp of a change; ends the process if its size is wrong, as there is no error.
 fn timestamp(bytes: &[u8]) -> koeldb::Timestamp {
-    timestamps::of(bytes).unwrap_or_else(|failure| panic!("{}", failure.text()))
+    needed(timestamps::of(bytes))
 }
 
 /// Adds a put at a timestamp.

@@ -48,6 +48,21 @@ pub(crate) unsafe fn names<'a>(
     texts.into_iter().map(memory::name).collect()
 }
 
+/// Joins the parts of a key or a value.
+///
+/// # Safety
+/// Both arrays have `count` elements.
+pub(crate) unsafe fn join(
+    parts: *const *const c_char,
+    lengths: *const usize,
+    count: i32,
+    name: &str,
+) -> Result<Vec<u8>, Failure> {
+    // SAFETY: promised by the caller.
+    let parts = unsafe { memory::list(parts, lengths, self::count(count), name)? };
+    Ok(parts.concat())
+}
+
 /// Returns the objects of an array of pointers.
 ///
 /// # Safety

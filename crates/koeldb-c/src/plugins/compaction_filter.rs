@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use koeldb::{CompactionFilterContext, Decision};
 
+use crate::boundary::needed;
 use crate::handle::{self, Handle};
 use crate::memory::{self, ToC};
 use crate::settings::options::Options;
 
-use super::callbacks::{Destructor, Name, State, given, needed};
+use super::callbacks::{Destructor, Name, State, given};
 use super::components;
 
 type FilterFunction = unsafe extern "C" fn(

@@ -10,10 +10,10 @@ use koeldb::{CompactionFileInfo, CompactionJobInfo, CompactionJobStats, Subcompa
 use crate::boundary::Failure;
 use crate::handle::Handle;
 use crate::memory::ToC;
+use crate::text::Text;
 
 use super::job_info::{BlobFile, BlobGarbage, codec, getters, int, lent, thread_id};
 use super::table_properties::TableProperties;
-use super::text::Text;
 
 /// Returns the number of a reason in C.
 pub(super) fn reason_number(reason: impl Debug) -> u32 {

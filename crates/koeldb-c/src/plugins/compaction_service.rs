@@ -21,11 +21,11 @@ use crate::functions::callbacks::{
 use crate::handle::{self, Handle};
 use crate::memory::{self, ToC};
 use crate::settings::options::Options;
+use crate::text::Text;
 
-use super::callbacks::{Destructor, State, given, needed};
+use super::callbacks::{Destructor, State, given};
 use super::compaction_info::{MANUAL, reason_number};
 use super::job_info::getters;
-use super::text::Text;
 
 /// Returns the status of a number of C.
 fn status_of(number: i32) -> Option<CompactionServiceJobStatus> {

@@ -8,9 +8,9 @@ use koeldb::{
 };
 
 use crate::handle::Handle;
+use crate::text::Text;
 
 use super::table_properties::TableProperties;
-use super::text::Text;
 
 /// Defines methods of a type that return a part of it.
 macro_rules! getters {

@@ -21,7 +21,7 @@ use crate::functions::callbacks::{
 use crate::handle::{self, Handle};
 use crate::settings::options::Options;
 
-use super::callbacks::{Destructor, State, given, needed};
+use super::callbacks::{Destructor, State, given};
 use super::compaction_info::{CompactionJob, Subcompaction};
 use super::job_info::{FlushJob, Ingestion, Memtable, Stall};
 

@@ -18,5 +18,4 @@ pub(crate) mod merge_operator;
 pub(crate) mod remote;
 pub(crate) mod slice_transform;
 pub(crate) mod table_properties;
-pub(crate) mod text;
 pub(crate) mod wal_filter;

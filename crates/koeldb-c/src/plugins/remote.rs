@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use koeldb::Db;
 
-use crate::boundary::Failure;
+use crate::boundary::{Failure, needed};
 use crate::memory::path;
 use crate::settings::option_text::Named;
 use crate::settings::options::Options;
 
-use super::callbacks::{given, needed};
+use super::callbacks::given;
 use super::compaction_filter::{self, CompactionFilter, Factory};
 use super::comparator::{self, Comparator};
 use super::components::{self, ChecksumFactory, CollectorFactory, PartitionerFactory};

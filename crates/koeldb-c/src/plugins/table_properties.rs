@@ -7,12 +7,13 @@ use std::ffi::c_void;
 
 use koeldb::SstFileProperties;
 
+use crate::boundary::needed;
 use crate::functions::callbacks;
 use crate::handle::{self, Handle};
 use crate::settings::read::ReadOptions;
+use crate::text::Text;
 
-use super::callbacks::{Destructor, State, needed};
-use super::text::Text;
+use super::callbacks::{Destructor, State};
 
 /// Defines the properties of a table, and the methods that return them.
 macro_rules! table_properties {

@@ -8,7 +8,7 @@ use koeldb::{
     BatchEntry, ColumnFamily, Db, LockMode, PinnedSlice, PreparedTransaction, Snapshot, WriteBatch,
 };
 
-use crate::boundary::Failure;
+use crate::boundary::{Failure, needed};
 use crate::data::iterator::Cursor;
 use crate::handle::{self, Handle};
 use crate::settings::read::ReadOptions;
@@ -128,11 +128,6 @@ unsafe fn begin_in(old: *mut Handle<Transaction>, new: Transaction) -> *mut Hand
     }
 }
 
-/// Ends the process for a null pointer: there is no error to return.
-fn given<T>(object: Result<T, Failure>) -> T {
-    object.unwrap_or_else(|failure| panic!("{}", failure.text()))
-}
-
 /// Begins a pessimistic transaction.
 ///
 /// # Safety
@@ -144,11 +139,11 @@ pub(crate) unsafe fn begin(
     old: *mut Handle<Transaction>,
 ) -> *mut Handle<Transaction> {
     // SAFETY: promised by the caller.
-    let db = given(unsafe { handle::shared(db, "txn_db") });
+    let db = needed(unsafe { handle::shared(db, "txn_db") });
     // SAFETY: promised by the caller.
-    let write = given(unsafe { handle::shared(write, "write_options") });
+    let write = needed(unsafe { handle::shared(write, "write_options") });
     // SAFETY: promised by the caller.
-    let options = given(unsafe { handle::shared(options, "txn_options") });
+    let options = needed(unsafe { handle::shared(options, "txn_options") });
     // SAFETY: promised by the caller.
     unsafe { begin_in(old, Transaction::new(db, write, &options.inner)) }
 }
@@ -164,11 +159,11 @@ pub(crate) unsafe fn begin_optimistic(
     old: *mut Handle<Transaction>,
 ) -> *mut Handle<Transaction> {
     // SAFETY: promised by the caller.
-    let db = given(unsafe { handle::shared(db, "otxn_db") });
+    let db = needed(unsafe { handle::shared(db, "otxn_db") });
     // SAFETY: promised by the caller.
-    let write = given(unsafe { handle::shared(write, "write_options") });
+    let write = needed(unsafe { handle::shared(write, "write_options") });
     // SAFETY: promised by the caller.
-    let options = given(unsafe { handle::shared(options, "otxn_options") });
+    let options = needed(unsafe { handle::shared(options, "otxn_options") });
     // SAFETY: promised by the caller.
     unsafe { begin_in(old, Transaction::new(db, write, &options.inner)) }
 }
@@ -182,7 +177,7 @@ pub(crate) unsafe fn prepared(
     count: *mut usize,
 ) -> *mut *mut Handle<Transaction> {
     // SAFETY: promised by the caller.
-    let db = given(unsafe { handle::shared(db, "txn_db") });
+    let db = needed(unsafe { handle::shared(db, "txn_db") });
     let found: Vec<_> = db.prepared_transactions();
     // SAFETY: promised by the caller.
     unsafe { crate::memory::set(count, found.len()) };
@@ -326,7 +321,7 @@ pub(crate) fn set_read_timestamp(transaction: &mut Transaction, timestamp: u64) 
 /// The rules of C.
 pub(crate) unsafe fn snapshot(transaction: *mut Handle<Transaction>) -> *const Handle<Snapshot> {
     // SAFETY: promised by the caller.
-    let transaction = given(unsafe { handle::exclusive(transaction, "txn") });
+    let transaction = needed(unsafe { handle::exclusive(transaction, "txn") });
     let snapshot = transaction
         .open()
         .ok()
