@@ -1,6 +1,7 @@
 //! Bytes and texts that cross the boundary.
 //!
-//! What C owns afterwards comes from the C heap, whatever allocator Rust has: `rocksdb_free` is `free`.
+//! Memory that C owns afterwards is from the C heap, whatever allocator Rust has: `rocksdb_free` is
+//! `free`.
 
 #![expect(unsafe_code, reason = "the pointers are the caller's")]
 
@@ -9,7 +10,7 @@ use std::ptr;
 
 use crate::boundary::Failure;
 
-/// Bytes that somebody else owns (`rocksdb_slice_t`).
+/// Borrowed bytes (`rocksdb_slice_t`).
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Slice {
@@ -37,7 +38,7 @@ impl Slice {
     }
 }
 
-/// The failure of bytes that cannot be there.
+/// Creates the error of bytes that are null or too long.
 #[cold]
 #[inline(never)]
 fn no_bytes(name: &str, length: usize) -> Failure {
@@ -144,7 +145,7 @@ pub(crate) unsafe fn optional_text<'a>(pointer: *const c_char) -> Option<&'a CSt
     Some(unsafe { CStr::from_ptr(pointer) })
 }
 
-/// Returns the place that an out-parameter points to; `None` if it is null.
+/// Returns the target of an out-parameter; `None` if it is null.
 ///
 /// # Safety
 /// It is initialized, outlives `'a`, and nobody else uses it.
@@ -170,7 +171,7 @@ pub(crate) fn copy(bytes: &[u8]) -> *mut c_char {
     copy.cast()
 }
 
-/// What may be given to C as bytes.
+/// A value whose bytes C receives as a copy.
 pub(crate) trait GivenBytes {
     /// Copies the bytes to the C heap, and returns their number; null if there are none.
     fn give(&self) -> (*mut c_char, usize);
@@ -243,13 +244,13 @@ pub(crate) unsafe fn set<T: Copy>(place: *mut T, value: T) {
     }
 }
 
-/// The path of a C text.
+/// Returns the path in a C text.
 pub(crate) fn path(text: &CStr) -> &std::path::Path {
     use std::os::unix::ffi::OsStrExt;
     std::path::Path::new(std::ffi::OsStr::from_bytes(text.to_bytes()))
 }
 
-/// The name in a C text.
+/// Returns the name in a C text.
 pub(crate) fn name(text: &CStr) -> Result<&str, Failure> {
     let name = text.to_str();
     name.map_err(|_| Failure::argument(format!("{text:?} is not UTF-8")))

@@ -25,7 +25,7 @@ struct OfDefault {
 }
 
 impl OfDefault {
-    /// Hands an entry to its function; returns whether the visit goes on.
+    /// Calls the function for an entry; returns whether the visit goes on.
     ///
     /// # Safety
     /// The functions are those of C.
@@ -67,7 +67,7 @@ struct OfFamilies {
 }
 
 impl OfFamilies {
-    /// Hands an entry to its function; returns whether the visit goes on.
+    /// Calls the function for an entry; returns whether the visit goes on.
     ///
     /// # Safety
     /// The functions are those of C.

@@ -14,10 +14,10 @@ use crate::handle::{self, Handle};
 use crate::memory;
 use crate::plugins::compaction_info::CompactionJob;
 
-/// The number that means no compression of its own.
+/// The number for the compression of the output level (RocksDB's `kDisableCompressionOption`).
 const NO_COMPRESSION: i32 = 0xff;
 
-/// A flag that cancels compactions; C has it as a pointer to a byte.
+/// A flag that cancels compactions. C has a pointer to it, of the type of a byte.
 #[derive(Default)]
 struct Canceled(Mutex<CancelToken>);
 
@@ -40,14 +40,14 @@ impl Canceled {
     }
 }
 
-/// The options of such a compaction (`rocksdb_compaction_options_t`).
+/// The options of a compaction of named tables (`rocksdb_compaction_options_t`).
 pub(crate) struct FilesOptions {
     compression: i32,
     output_file_size_limit: u64,
     max_subcompactions: u32,
-    /// A hint to file systems that have kinds of storage, which those of the engine have not.
+    /// Kept without effect: a hint for file systems with several kinds of storage.
     output_temperature_override: i32,
-    /// Only the speed would depend on it.
+    /// Kept without effect: it would change only the speed.
     allow_trivial_move: bool,
     canceled: *const Canceled,
 }

@@ -16,7 +16,7 @@ use crate::settings::read::ReadOptions;
 /// The answers for all keys, or the error of all.
 pub(super) type Answers<T> = Result<Vec<koeldb::Result<Option<T>>>, Failure>;
 
-/// Writes the errors of a multi-get, and hands each value to `give`.
+/// Writes the errors of a multi-get, and calls `give` with each value.
 ///
 /// # Safety
 /// The array has `count` elements.

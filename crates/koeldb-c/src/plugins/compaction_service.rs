@@ -1,4 +1,4 @@
-//! Services that have other processes run compactions.
+//! Services that run compactions in other processes.
 
 #![expect(unsafe_code, reason = "calls functions of the caller")]
 
@@ -69,7 +69,7 @@ impl Response {
         Response::new(None, status)
     }
 
-    /// Returns the status; that of a failure for null.
+    /// Returns the status; that of a failure for a null pointer.
     pub(crate) fn status(response: Option<&Self>) -> i32 {
         let status = response.map(|response| response.status);
         number_of(status.unwrap_or(CompactionServiceJobStatus::Failure))
@@ -102,7 +102,7 @@ impl From<&CompactionServiceJobInfo> for JobInfo {
     }
 }
 
-/// The number of the priority of compactions in C: all are of this one.
+/// The priority of all compactions, RocksDB's `Env::Priority::LOW`.
 const LOW: i32 = 1;
 
 getters!(JobInfo {

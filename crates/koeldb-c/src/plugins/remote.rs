@@ -22,8 +22,7 @@ use super::logger::{self, Logger};
 use super::merge_operator::{self, MergeOperator};
 use super::slice_transform::{self, SliceTransform};
 
-/// What a worker adds to the options that the primary wrote down
-/// (`rocksdb_compaction_service_options_override_t`).
+/// The options that a worker sets itself (`rocksdb_compaction_service_options_override_t`).
 ///
 /// The engine takes the environment, listeners, comparator, merge operator, filters and prefix
 /// extractor from it; all else comes from the primary.
@@ -112,7 +111,7 @@ pub(crate) struct CallOptions {
 }
 
 impl CallOptions {
-    /// Sets whether a later call continues an earlier one. The engine begins each job anew.
+    /// Sets whether a call resumes an earlier one. Without effect: the engine begins each job anew.
     pub(crate) fn set_allow_resumption(&mut self, on: bool) {
         self.allow_resumption = on;
     }
@@ -193,7 +192,7 @@ pub(crate) fn open_and_compact(
 
 /// Runs the job of a primary unless it is cancelled.
 ///
-/// A flag that is set meanwhile makes the call fail when the job ends.
+/// If the flag is set during the job, the call fails at its end.
 pub(crate) fn open_and_compact_with(
     options: &CallOptions,
     db_path: &CStr,

@@ -79,10 +79,10 @@ fn use_cache(options: &mut koeldb::Options, cache: &Cache) {
     }
 }
 
-/// Frees what [`load_latest`] returned.
+/// Frees the options, names and arrays of [`load_latest`].
 ///
 /// # Safety
-/// The pointers are from there.
+/// The pointers are from [`load_latest`], and are not used again.
 pub(crate) unsafe fn destroy(
     db_options: *mut Handle<Options>,
     names: *mut *mut c_char,

@@ -27,7 +27,7 @@ of_pair! { IndexedBatch, |batch| batch.get_mut();
     mergev, mergev_cf = merge, merge_cf;
 }
 
-/// Hands puts and deletions of the default column family to functions of C.
+/// Calls functions of C for the puts and deletions of the default column family.
 ///
 /// As in RocksDB, the visit ends at the first change that it has no function for.
 ///
@@ -59,7 +59,7 @@ pub(crate) unsafe fn iterate(
     }
 }
 
-/// Sets the timestamp of the keys of all column families that have timestamps.
+/// Sets the timestamp of all keys in column families with timestamps.
 ///
 /// # Safety
 /// The rules of C.

@@ -14,7 +14,7 @@ use crate::memory;
 use crate::settings::read::ReadOptions;
 use crate::transactions::transaction::{Transaction, get_cf, get_for_update_cf};
 
-/// Reads a key, of the default column family if there is none.
+/// A function that reads one key.
 type Read =
     fn(&mut Transaction, &ReadOptions, &ColumnFamily, &[u8]) -> koeldb::Result<Option<PinnedSlice>>;
 

@@ -16,13 +16,13 @@ use crate::settings::write::WriteOptions;
 use crate::transactions::indexed_batch::IndexedBatch;
 use crate::transactions::options::{OptimisticOptions, TransactionOptions};
 
-/// What a transaction can still do.
+/// The state of a transaction, which decides on the calls that it permits.
 enum State {
     Open(Box<koeldb::Transaction>),
     Prepared(PreparedTransaction),
-    /// It was prepared without operations: those that it gets afterwards are written by its commit.
+    /// Prepared without operations. Later operations are written by the commit.
     PreparedEmpty(PreparedTransaction, Box<koeldb::Transaction>),
-    /// It has ended, or never began: the error of later calls.
+    /// Ended, or failed to begin: the error of further calls.
     Over(koeldb::Error),
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Transaction {
     options: koeldb::TransactionOptions,
     state: State,
     name: Option<Vec<u8>>,
-    /// The snapshots that C has, which it frees without telling.
+    /// The snapshots given to C, which frees its copies without a call of this library.
     lent: Vec<Snapshot>,
 }
 
@@ -87,7 +87,7 @@ impl Transaction {
     }
 }
 
-/// The operations of a transaction, which outlives this.
+/// A reference to the operations of a transaction, which outlives it.
 pub(super) struct TransactionBatch(*mut Handle<Transaction>);
 
 impl TransactionBatch {
@@ -294,7 +294,7 @@ pub(crate) fn put_log_data(transaction: &mut Transaction, note: &[u8]) {
     }
 }
 
-/// Sets the timestamp of the commit; one that is not permitted changes nothing, as there.
+/// Sets the timestamp of the commit. One that is not permitted is ignored, as in RocksDB.
 pub(crate) fn set_commit_timestamp(transaction: &mut Transaction, timestamp: u64) {
     // C has no place for the error.
     let _ = match &mut transaction.state {
@@ -306,7 +306,7 @@ pub(crate) fn set_commit_timestamp(transaction: &mut Transaction, timestamp: u64
     };
 }
 
-/// Sets the timestamp of reads for update; one that is not permitted changes nothing, as there.
+/// Sets the timestamp of reads for update. One that is not permitted is ignored, as in RocksDB.
 pub(crate) fn set_read_timestamp(transaction: &mut Transaction, timestamp: u64) {
     let open = transaction.open_mut();
     // C has no place for the error.
@@ -386,7 +386,7 @@ pub(crate) fn get_cf(
     open.batch().get_opt(family, key, &options.inner)
 }
 
-/// As [`get_cf`], in the default column family.
+/// Returns a value of the default column family as the transaction sees it.
 pub(crate) fn get(
     transaction: &mut Transaction,
     options: &ReadOptions,
@@ -413,7 +413,7 @@ pub(crate) fn get_for_update_cf(
     open.batch().get_opt(family, key, &options.inner)
 }
 
-/// As [`get_for_update_cf`], in the default column family.
+/// Locks a key of the default column family and returns its value.
 pub(crate) fn get_for_update(
     transaction: &mut Transaction,
     options: &ReadOptions,
@@ -434,7 +434,7 @@ pub(crate) fn iterate_cf(
     Some(open.batch().cursor_opt(family, &options.inner).into())
 }
 
-/// As [`iterate_cf`], over the default column family.
+/// Creates an iterator over the default column family and the writes of the transaction.
 pub(crate) fn iterate(transaction: &mut Transaction, options: &ReadOptions) -> Option<Cursor> {
     let family = transaction.default_family();
     iterate_cf(transaction, options, &family)
@@ -468,7 +468,7 @@ pub(crate) fn rebuild(transaction: &mut Transaction, batch: &WriteBatch) -> Resu
     Ok(())
 }
 
-/// As [`rebuild`], of an indexed batch.
+/// Adds the changes of an indexed batch, each like a call of its own.
 pub(crate) fn rebuild_indexed(
     transaction: &mut Transaction,
     batch: &mut IndexedBatch,

@@ -1,4 +1,4 @@
-/* What the programs about plug-ins share: databases that flush and compact by themselves. */
+/* Databases that flush and compact by themselves, for programs about plug-ins. */
 #define _POSIX_C_SOURCE 200809L
 #pragma once
 
