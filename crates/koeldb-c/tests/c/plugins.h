@@ -6,6 +6,9 @@
 
 #include "check.h"
 
+/* Reads a number that other threads change. */
+#define READ(number) __atomic_load_n(&(number), __ATOMIC_ACQUIRE)
+
 /* Waits for a condition that other threads make true. */
 #define AWAIT(condition)                                                \
   do {                                                                  \

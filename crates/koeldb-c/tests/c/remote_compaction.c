@@ -24,7 +24,7 @@ static rocksdb_compactionservice_scheduleresponse_t* schedule(
   input = malloc(length);
   memcpy(input, message, length);
   input_length = length;
-  scheduled = 1;
+  __atomic_store_n(&scheduled, 1, __ATOMIC_RELEASE);
   return rocksdb_compactionservice_scheduleresponse_create(
       "job", rocksdb_compactionservice_jobstatus_success, &error);
 }
@@ -59,7 +59,7 @@ static void on_installation(void* state, const char* job, int status) {
   (void)state;
   CHECK(strcmp(job, "job") == 0);
   CHECK(status == rocksdb_compactionservice_jobstatus_success);
-  installed = 1;
+  __atomic_store_n(&installed, 1, __ATOMIC_RELEASE);
 }
 
 static rocksdb_compactionservice_scheduleresponse_t* refuse(
@@ -69,7 +69,7 @@ static rocksdb_compactionservice_scheduleresponse_t* refuse(
   (void)info;
   (void)message;
   (void)length;
-  local = 1;
+  __atomic_store_n(&local, 1, __ATOMIC_RELEASE);
   return NULL;
 }
 
@@ -138,11 +138,11 @@ int main(void) {
   OK(error);
   put(db, "first", "value", 5);
   fill(db);
-  AWAIT(scheduled && installed);
+  AWAIT(READ(scheduled) && READ(installed));
   CHECK(has(db, "first", "value"));
   rocksdb_close(db);
   rocksdb_options_destroy(options);
-  AWAIT(destroyed == 2);
+  AWAIT(READ(destroyed) == 2);
   rocksdb_free(input);
 
   options = small_options();
@@ -152,7 +152,7 @@ int main(void) {
   OK(error);
   put(db, "first", "value", 5);
   fill(db);
-  AWAIT(local);
+  AWAIT(READ(local));
   CHECK(has(db, "first", "value"));
   rocksdb_close(db);
   rocksdb_options_destroy(options);
