@@ -7,8 +7,8 @@
 //! Rounds of all alternate, and the medians of their differences in the same round are printed. The
 //! functions are linked statically; a call into the shared library takes a jump more.
 //!
-//! With `ONLY=engine`, `get` or `pinned` one of them runs alone, and with `ROUNDS` so many times: the
-//! instructions of a call are those that callgrind counts for more rounds, by their difference.
+//! With `ONLY=engine`, `get` or `pinned` one of them runs alone, and with `ROUNDS` so many times:
+//! the instructions of a call are those that callgrind counts for more rounds, by their difference.
 //!
 //! ```sh
 //! ONLY=get ROUNDS=101 valgrind --tool=callgrind BENCHMARK

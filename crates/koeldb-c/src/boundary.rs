@@ -1,7 +1,7 @@
 //! The boundary between C and Rust: errors, panics and null pointers.
 //!
-//! With an `errptr`, a failure replaces the text it points to; on success it stays untouched. Without
-//! one, a null pointer or a panic ends the process with a line that names the function.
+//! With an `errptr`, a failure replaces the text it points to; on success it stays untouched.
+//! Without one, a null pointer or a panic ends the process with a line that names the function.
 
 #![expect(unsafe_code, reason = "writes through the caller's errptr")]
 

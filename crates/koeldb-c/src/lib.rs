@@ -22,8 +22,8 @@
 //! | `transactions` | transactions and indexed batches |
 //! | `copies` | checkpoints, backups, exports, external tables, lists of files |
 //!
-//! The library starts no threads. Callbacks run in the calling thread or in threads of the engine, none
-//! of which holds a lock of the engine then.
+//! The library starts no threads. Callbacks run in the calling thread or in threads of the engine,
+//! none of which holds a lock of the engine then.
 //!
 //! # Safety
 //! A caller keeps the rules of `rocksdb/c.h`, which unsafe functions call *the rules of C*:

@@ -84,7 +84,8 @@ impl FlushOptions {
 
     /// Waits for all background work, if the options demand a wait for listeners of the flush.
     ///
-    /// Listeners are called before the job of a flush ends. The engine has no wait for a single job.
+    /// Listeners are called before the job of a flush ends. The engine has no wait for a single
+    /// job.
     pub(crate) fn finish(&self, db: &koeldb::Db) -> koeldb::Result<()> {
         match self.listener_wait && self.inner.get_wait() {
             true => db.wait_for_compact(None),

@@ -61,7 +61,7 @@ impl From<BatchCursor> for Cursor {
 }
 
 impl Cursor {
-    /// Adds the changes of a batch to an iterator over a column family; `options` bound the batch's keys.
+    /// Adds the changes of a batch to an iterator, within the bounds of `options`.
     ///
     /// An iterator that has changes of a batch already stays as it is: RocksDB has none such.
     pub(crate) fn with_batch(

@@ -16,8 +16,8 @@ pub(crate) trait Named {
 
 /// The values that the engine refused, in the order of their setters.
 ///
-/// A setter cannot fail: the first of them fails the open. A later value of the same option replaces
-/// it, and until then the getter returns it.
+/// A setter cannot fail: the first of them fails the open. A later value of the same option
+/// replaces it, and until then the getter returns it.
 #[derive(Clone, Default)]
 pub(crate) struct Refusals(Vec<Refusal>);
 

@@ -178,8 +178,8 @@ impl ReadOptions {
 
     /// Passes both timestamps to the engine.
     ///
-    /// If one has another size than 8 bytes, reads must fail: they get a start timestamp alone, which
-    /// the engine refuses.
+    /// If one has another size than 8 bytes, reads must fail: they get a start timestamp alone,
+    /// which the engine refuses.
     fn apply_timestamps(&mut self) {
         let eight = |time: &Option<Vec<u8>>| {
             let time = time.as_deref().map(koeldb::Timestamp::try_from);

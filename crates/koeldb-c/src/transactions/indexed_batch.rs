@@ -125,7 +125,8 @@ changes! {
 
 /// Returns the value that a batch alone gives a key of the default column family.
 ///
-/// Merge operands without a base value in the batch are an error, as in RocksDB: there is no database.
+/// Merge operands without a base value in the batch are an error, as in RocksDB: there is no
+/// database.
 pub(crate) fn get_from_batch(
     batch: &mut IndexedBatch,
     _: &Options,
