@@ -8,6 +8,7 @@ use crate::boundary::Failure;
 use crate::copies::env_options::EnvOptions;
 use crate::data::timestamps;
 use crate::memory::path;
+use crate::plugins::comparator::Comparator;
 use crate::settings::options::Options;
 
 /// A writer of one external table file after another (`rocksdb_sstfilewriter_t`).
@@ -29,10 +30,10 @@ pub(crate) fn create(_: Option<&EnvOptions>, options: &Options) -> SstFileWriter
 }
 
 /// Creates a writer. The comparator is that of the options, as in RocksDB.
-pub(crate) fn create_with_comparator<C>(
+pub(crate) fn create_with_comparator(
     env: Option<&EnvOptions>,
     options: &Options,
-    _: Option<&C>,
+    _: Option<&Comparator>,
 ) -> SstFileWriter {
     create(env, options)
 }
