@@ -4,11 +4,12 @@
 
 use std::ffi::{c_char, c_void};
 
-use koeldb::{BatchEntry, ColumnFamily};
+use koeldb::ColumnFamily;
 
 use crate::boundary::{Failure, needed};
 use crate::data::batch::{self, TimestampSize};
 use crate::data::batch_lists::{of_key, of_pair};
+use crate::data::batch_visit::{Delete, Put, visit_default};
 use crate::data::lists::join;
 use crate::data::timestamps;
 use crate::handle::{self, Handle};
@@ -27,36 +28,20 @@ of_pair! { IndexedBatch, |batch| batch.get_mut();
     mergev, mergev_cf = merge, merge_cf;
 }
 
-/// Calls functions of C for the puts and deletions of the default column family.
-///
-/// As in RocksDB, the visit ends at the first change that it has no function for.
+/// Visits the puts and deletions of the default column family.
 ///
 /// # Safety
 /// The rules of C.
 pub(crate) unsafe fn iterate(
     batch: *mut Handle<IndexedBatch>,
     state: *mut c_void,
-    put: Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize, *const c_char, usize)>,
-    deleted: Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize)>,
+    put: Put,
+    deleted: Delete,
 ) {
     // SAFETY: promised by the caller.
     let batch = needed(unsafe { handle::exclusive(batch, "b") });
-    for entry in batch.get().batch().iter() {
-        match (entry, put, deleted) {
-            (Ok(BatchEntry::Put { cf: 0, key, value }), Some(put), _) => {
-                let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
-                // SAFETY: promised by the caller.
-                unsafe { put(state, k, key.len(), v, value.len()) };
-            }
-            (Ok(BatchEntry::Delete { cf: 0, key }), _, Some(deleted)) => {
-                // SAFETY: promised by the caller.
-                unsafe { deleted(state, key.as_ptr().cast(), key.len()) };
-            }
-            (Ok(BatchEntry::Merge { cf: 0, .. } | BatchEntry::SingleDelete { cf: 0, .. }), ..)
-            | (Ok(BatchEntry::LogData(_)), ..) => {}
-            _ => return,
-        }
-    }
+    // SAFETY: promised by the caller.
+    unsafe { visit_default(Some(batch.get().batch()), state, put, deleted, None) };
 }
 
 /// Sets the timestamp of all keys in column families with timestamps.
