@@ -19,6 +19,7 @@ pub(crate) struct Function {
     pub(crate) name: String,
     pub(crate) returns: String,
     pub(crate) parameters: Vec<Parameter>,
+    /// Its use among bindings of other languages: from all of six (T0) to none (T5).
     pub(crate) tier: String,
     /// The implementation: a word of the table in the crate's documentation, and its argument.
     pub(crate) does: (String, String),

@@ -13,6 +13,9 @@
 //! | `accepted` | a setter without effect on answers and durability |
 //! | `refused WHY` | fails with `Not implemented`, or does nothing and returns zero |
 //!
+//! The column `tier` is the use of a function among bindings of other languages, from all of six
+//! (T0) to none (T5).
+//!
 //! | module | its functions |
 //! |---|---|
 //! | `boundary`, `handle`, `memory`, `text` | errors and panics; objects; bytes and texts that cross the boundary |
@@ -30,8 +33,8 @@
 //!
 //! - A pointer to an object is null, or comes from a function that returns its type. It is not used
 //!   after its `destroy`, nor after it was given away.
-//! - Arrays and bytes have the length that is passed with them, and texts end with a zero. They do not
-//!   change during the call. Out-parameters are null or may be written.
+//! - Arrays and bytes have the length that is passed with them, and texts end with a zero. They do
+//!   not change during the call. Out-parameters are null or may be written.
 //! - One thread at a time uses an iterator, a batch, a transaction or an object that is being
 //!   configured.
 //! - Callbacks accept the state that was passed with them, from any thread.
