@@ -6,6 +6,7 @@
 #![expect(unsafe_code, reason = "the pointers are the caller's")]
 
 use std::ffi::{CStr, c_char};
+use std::mem::MaybeUninit;
 use std::ptr;
 
 use crate::boundary::Failure;
@@ -145,13 +146,16 @@ pub(crate) unsafe fn optional_text<'a>(pointer: *const c_char) -> Option<&'a CSt
     Some(unsafe { CStr::from_ptr(pointer) })
 }
 
-/// Returns the target of an out-parameter; `None` if it is null.
+/// The target of an out-parameter, which C need not initialize; `None` for null.
+pub(crate) type Out<'a, T> = Option<&'a mut MaybeUninit<T>>;
+
+/// Returns the target of an out-parameter.
 ///
 /// # Safety
-/// It is initialized, outlives `'a`, and nobody else uses it.
-pub(crate) unsafe fn out<'a, T>(pointer: *mut T) -> Option<&'a mut T> {
-    // SAFETY: promised by the caller.
-    unsafe { pointer.as_mut() }
+/// It outlives `'a`, and nobody else uses it.
+pub(crate) unsafe fn out<'a, T>(pointer: *mut T) -> Out<'a, T> {
+    // SAFETY: promised by the caller; an uninitialized target is permitted.
+    unsafe { pointer.cast::<MaybeUninit<T>>().as_mut() }
 }
 
 /// Copies bytes to the C heap, with a zero behind them that is not counted.
@@ -238,9 +242,9 @@ pub(crate) fn lend_text<'a>(text: impl Into<Option<&'a CStr>>) -> *const c_char 
 /// `place` is null or may be written.
 #[inline]
 pub(crate) unsafe fn set<T: Copy>(place: *mut T, value: T) {
-    // SAFETY: promised by the caller.
-    if let Some(place) = unsafe { place.as_mut() } {
-        *place = value;
+    if !place.is_null() {
+        // SAFETY: it is not null, and the caller promises the rest.
+        unsafe { place.write(value) };
     }
 }
 

@@ -8,7 +8,7 @@ use koeldb::{BackupInfo, Db, Env};
 
 use crate::boundary::Failure;
 use crate::copies::backup_options::{BackupEngineOptions, CreateBackupOptions, RestoreOptions};
-use crate::memory::path;
+use crate::memory::{Out, path};
 use crate::settings::options::Options;
 
 /// A backup engine (`rocksdb_backup_engine_t`).
@@ -86,7 +86,7 @@ pub(crate) fn create_with_options(
     engine: &BackupEngine,
     db: &Db,
     options: Option<&CreateBackupOptions>,
-    id: Option<&mut u32>,
+    id: Out<'_, u32>,
 ) -> Result<(), Failure> {
     create_with_metadata(engine, db, options, None, id)
 }
@@ -97,7 +97,7 @@ pub(crate) fn create_with_metadata(
     db: &Db,
     options: Option<&CreateBackupOptions>,
     metadata: Option<&[u8]>,
-    id: Option<&mut u32>,
+    id: Out<'_, u32>,
 ) -> Result<(), Failure> {
     engine.check_running()?;
     let default = CreateBackupOptions::default();
@@ -111,7 +111,7 @@ pub(crate) fn create_with_metadata(
     engine_options.set_app_metadata(metadata.unwrap_or_default());
     let created = engine.engine.create_new_backup_opt(db, &engine_options)?;
     if let Some(id) = id {
-        *id = created;
+        id.write(created);
     }
     Ok(())
 }

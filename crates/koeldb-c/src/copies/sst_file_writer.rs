@@ -7,7 +7,7 @@ use koeldb::SstFileWriterOptions;
 use crate::boundary::Failure;
 use crate::copies::env_options::EnvOptions;
 use crate::data::timestamps;
-use crate::memory::path;
+use crate::memory::{Out, path};
 use crate::plugins::comparator::Comparator;
 use crate::settings::options::Options;
 
@@ -103,10 +103,10 @@ impl SstFileWriter {
     }
 
     /// Writes the length of the file so far, or of the finished one, into `size`.
-    pub(crate) fn file_size(&mut self, size: Option<&mut u64>) {
+    pub(crate) fn file_size(&mut self, size: Out<'_, u64>) {
         let current = self.file.as_ref().map(koeldb::SstFileWriter::file_size);
         if let Some(size) = size {
-            *size = current.unwrap_or(self.finished_size);
+            size.write(current.unwrap_or(self.finished_size));
         }
     }
 }
