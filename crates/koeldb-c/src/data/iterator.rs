@@ -12,7 +12,7 @@ use koeldb::{BatchCursor, ColumnFamily, Db, DbCursor, Timestamp};
 use crate::boundary::Failure;
 use crate::data::lists;
 use crate::handle::{self, Handle};
-use crate::memory::{self, Slice};
+use crate::memory::Slice;
 use crate::settings::read::ReadOptions;
 
 /// The cursor of the engine.
@@ -232,8 +232,9 @@ pub(crate) unsafe fn create_several(
     let options = unsafe { handle::shared(options, "opts")? };
     // SAFETY: promised by the caller.
     let families = unsafe { lists::objects(families.cast(), count, "column_families")? };
-    // SAFETY: promised by the caller.
-    unsafe { memory::array(iterators, count, "iterators")? };
+    if count > 0 && iterators.is_null() {
+        return Err(Failure::null("iterators"));
+    }
     let mut options = options.inner.clone();
     if options.get_snapshot().is_none() && !options.get_tailing() {
         options.set_snapshot(&db.snapshot());
