@@ -16,13 +16,13 @@ use crate::settings::write::WriteOptions;
 use crate::transactions::indexed_batch::IndexedBatch;
 use crate::transactions::options::{OptimisticOptions, TransactionOptions};
 
-/// The state of a transaction, which decides on the calls that it permits.
+/// What a transaction can still do.
 enum State {
     Open(Box<koeldb::Transaction>),
     Prepared(PreparedTransaction),
-    /// Prepared without operations. Later operations are written by the commit.
+    /// It was prepared without operations: those that it gets afterwards are written by its commit.
     PreparedEmpty(PreparedTransaction, Box<koeldb::Transaction>),
-    /// Ended, or failed to begin: the error of further calls.
+    /// It has ended, or never began: the error of later calls.
     Over(koeldb::Error),
 }
 

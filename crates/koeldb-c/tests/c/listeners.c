@@ -143,10 +143,10 @@ int main(void) {
   OK(error);
   rocksdb_options_destroy(options);
   fill(db);
-  AWAIT(READ(flushes) > 2 && READ(compactions) > 0 && READ(parts) > 0 && READ(sealed) > 2);
-  CHECK(READ(begun) > 0);
+  AWAIT(flushes > 2 && compactions > 0 && parts > 0 && sealed > 2);
+  CHECK(begun > 0);
   rocksdb_close(db);
-  AWAIT(READ(destroyed) == 2);
+  AWAIT(destroyed == 2);
 
   rocksdb_compactionjobinfo_t* info = rocksdb_compactionjobinfo_create();
   CHECK(rocksdb_compactionjobinfo_input_files_count(info) == 0);

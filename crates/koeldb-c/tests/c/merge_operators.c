@@ -83,7 +83,7 @@ int main(void) {
   /* Values of operators without a function for it are freed. Another operator replaces the first. */
   rocksdb_options_set_merge_operator(
       options, rocksdb_mergeoperator_create(NULL, destroy, full, partial, NULL, name));
-  AWAIT(READ(destroyed) == 1);
+  AWAIT(destroyed == 1);
   given_back = 0;
   db = rocksdb_open(options, "db", &error);
   OK(error);
@@ -92,7 +92,7 @@ int main(void) {
   CHECK(!given_back);
   rocksdb_close(db);
   rocksdb_options_set_merge_operator(options, NULL);
-  AWAIT(READ(destroyed) == 2);
+  AWAIT(destroyed == 2);
 
   rocksdb_options_set_uint64add_merge_operator(options);
   db = rocksdb_open(options, "numbers", &error);

@@ -1,13 +1,10 @@
-/* Databases that flush and compact by themselves, for programs about plug-ins. */
+/* What the programs about plug-ins share: databases that flush and compact by themselves. */
 #define _POSIX_C_SOURCE 200809L
 #pragma once
 
 #include <time.h>
 
 #include "check.h"
-
-/* Reads a number that other threads change. */
-#define READ(number) __atomic_load_n(&(number), __ATOMIC_ACQUIRE)
 
 /* Waits for a condition that other threads make true. */
 #define AWAIT(condition)                                                \

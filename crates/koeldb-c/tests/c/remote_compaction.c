@@ -24,7 +24,7 @@ static rocksdb_compactionservice_scheduleresponse_t* schedule(
   input = malloc(length);
   memcpy(input, message, length);
   input_length = length;
-  __atomic_store_n(&scheduled, 1, __ATOMIC_RELEASE);
+  scheduled = 1;
   return rocksdb_compactionservice_scheduleresponse_create(
       "job", rocksdb_compactionservice_jobstatus_success, &error);
 }
@@ -59,7 +59,7 @@ static void on_installation(void* state, const char* job, int status) {
   (void)state;
   CHECK(strcmp(job, "job") == 0);
   CHECK(status == rocksdb_compactionservice_jobstatus_success);
-  __atomic_store_n(&installed, 1, __ATOMIC_RELEASE);
+  installed = 1;
 }
 
 static rocksdb_compactionservice_scheduleresponse_t* refuse(
@@ -69,7 +69,7 @@ static rocksdb_compactionservice_scheduleresponse_t* refuse(
   (void)info;
   (void)message;
   (void)length;
-  __atomic_store_n(&local, 1, __ATOMIC_RELEASE);
+  local = 1;
   return NULL;
 }
 
@@ -138,11 +138,11 @@ int main(void) {
   OK(error);
   put(db, "first", "value", 5);
   fill(db);
-  AWAIT(READ(scheduled) && READ(installed));
+  AWAIT(scheduled && installed);
   CHECK(has(db, "first", "value"));
   rocksdb_close(db);
   rocksdb_options_destroy(options);
-  AWAIT(READ(destroyed) == 2);
+  AWAIT(destroyed == 2);
   rocksdb_free(input);
 
   options = small_options();
@@ -152,7 +152,7 @@ int main(void) {
   OK(error);
   put(db, "first", "value", 5);
   fill(db);
-  AWAIT(READ(local));
+  AWAIT(local);
   CHECK(has(db, "first", "value"));
   rocksdb_close(db);
   rocksdb_options_destroy(options);
