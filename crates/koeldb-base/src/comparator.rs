@@ -46,8 +46,8 @@ pub trait Comparator: Send + Sync + 'static {
 
     /// Whether keys that compare as equal have the same bytes.
     ///
-    /// The default is false, which every order may return: a lookup then finds a key that was written
-    /// in other bytes.
+    /// False is correct for every order: a lookup then also finds an equal key with other bytes. The
+    /// default is false.
     fn equal_keys_have_equal_bytes(&self) -> bool {
         false
     }
@@ -55,8 +55,8 @@ pub trait Comparator: Send + Sync + 'static {
     /// Whether filters, memtables that hash prefixes, and key locks may use the bytes of keys.
     ///
     /// Such structures treat keys of different bytes as different keys. RocksDB uses them with every
-    /// comparator, and forbids them to those that equate different bytes. The default is
-    /// [`Comparator::equal_keys_have_equal_bytes`].
+    /// comparator: its users must not configure them for one that equates different bytes. The
+    /// default is [`Comparator::equal_keys_have_equal_bytes`].
     fn permits_hashes(&self) -> bool {
         self.equal_keys_have_equal_bytes()
     }

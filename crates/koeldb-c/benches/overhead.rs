@@ -4,11 +4,13 @@
 //! cargo bench -p koeldb-c --bench overhead
 //! ```
 //!
-//! Rounds of all alternate, and the medians of their differences in the same round are printed. The
-//! functions are linked statically; a call into the shared library takes a jump more.
+//! Rounds of the three alternate. Printed are the medians of the times, and of the differences
+//! within a round. The functions are linked statically; a call into the shared library takes one
+//! more jump.
 //!
-//! With `ONLY=engine`, `get` or `pinned` one of them runs alone, and with `ROUNDS` so many times: the
-//! instructions of a call are those that callgrind counts for more rounds, by their difference.
+//! `ONLY=engine`, `get` or `pinned` runs one of them alone, and `ROUNDS` sets the number of rounds.
+//! The difference between two runs with other `ROUNDS` under callgrind gives the instructions of a
+//! call.
 //!
 //! ```sh
 //! ONLY=get ROUNDS=101 valgrind --tool=callgrind BENCHMARK

@@ -19,8 +19,9 @@ pub(crate) struct Function {
     pub(crate) name: String,
     pub(crate) returns: String,
     pub(crate) parameters: Vec<Parameter>,
+    /// Its use among bindings of other languages: from all of six (T0) to none (T5).
     pub(crate) tier: String,
-    /// What it does: a word, and an argument that may be empty.
+    /// The implementation: a word of the table in the crate's documentation, and its argument.
     pub(crate) does: (String, String),
 }
 
@@ -31,7 +32,7 @@ pub(crate) struct Parameter {
     pub(crate) passing: Passing,
 }
 
-/// What a pointer to an object means.
+/// The ownership of an object that a pointer passes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Passing {
     /// Lent for the call.
@@ -46,7 +47,7 @@ pub(crate) enum Passing {
 pub(crate) struct Opaque {
     /// The path of the Rust type.
     pub(crate) rust: String,
-    /// Whether functions share it, even if the C declaration is without `const`.
+    /// Whether functions share objects even through a pointer without `const`.
     pub(crate) is_shared: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The exported functions in Rust: conversions around calls of the functions that do the work.
+//! Generator of the exported functions: conversions around calls of functions of this crate.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -75,13 +75,13 @@ fn unnamed(parameter: &str) -> &str {
     }
 }
 
-/// Whether a function fails by an error text.
+/// Returns whether a function has the parameter `errptr`.
 fn has_errptr(function: &Function) -> bool {
     let last = function.parameters.last();
     last.is_some_and(|last| last.c_type == "char**" && last.name == "errptr")
 }
 
-/// Whether `next` is the length of the bytes `parameter`.
+/// Returns whether `next` is the length of the bytes `parameter`.
 fn is_length(parameter: &Parameter, next: Option<&Parameter>) -> bool {
     parameter.c_type == "const char*"
         && next.is_some_and(|next| {
@@ -101,7 +101,7 @@ fn returned_length(function: &Function) -> Option<&str> {
     lengths.next_back().map(|parameter| parameter.name.as_str())
 }
 
-/// Converts the parameters to the arguments of a safe function.
+/// Returns the arguments of a safe function, converted from the parameters.
 fn arguments(abi: &Abi, function: &Function) -> Vec<String> {
     let length = returned_length(function);
     let mut arguments = Vec::new();
@@ -147,7 +147,7 @@ fn arguments(abi: &Abi, function: &Function) -> Vec<String> {
     arguments
 }
 
-/// Converts a result to what the function returns.
+/// Returns the conversion of a result to the returned C type.
 fn returned(abi: &Abi, function: &Function, result: &str) -> String {
     let (base, pointers) = base(&function.returns);
     match (function.returns.as_str(), returned_length(function)) {
@@ -168,7 +168,7 @@ fn returned(abi: &Abi, function: &Function, result: &str) -> String {
     }
 }
 
-/// The body of a function, an expression of the type `Result<_, Failure>`.
+/// Returns the body of a function, an expression of the type `Result<_, Failure>`.
 fn body(abi: &Abi, function: &Function) -> String {
     let (does, argument) = (function.does.0.as_str(), function.does.1.as_str());
     let named = |at: usize| function.parameters[at].name.as_str();
@@ -214,8 +214,7 @@ fn body(abi: &Abi, function: &Function) -> String {
             named(0)
         ),
         "accepted" => "Ok(())".to_owned(),
-        "inert" => format!("boundary::unserved({:?}, {argument:?})", function.name),
-        "missing" | "refused" => format!(
+        "refused" => format!(
             "boundary::refused({:?}, {argument:?}, {})",
             function.name,
             has_errptr(function)

@@ -1,4 +1,4 @@
-/* KoelDB for C: the functions of rocksdb/c.h, and which library serves them. */
+/* KoelDB for C: the functions of rocksdb/c.h, and the release of the library. */
 #pragma once
 
 #include "rocksdb/c.h"

@@ -1,7 +1,7 @@
 //! The boundary between C and Rust: errors, panics and null pointers.
 //!
-//! With an `errptr`, a failure replaces the text it points to; on success it stays untouched. Without
-//! one, a null pointer or a panic ends the process with a line that names the function.
+//! With an `errptr`, a failure replaces the text it points to; on success it stays untouched.
+//! Without one, a null pointer or a panic ends the process with a line that names the function.
 
 #![expect(unsafe_code, reason = "writes through the caller's errptr")]
 
@@ -11,12 +11,12 @@ use std::sync::LazyLock;
 
 use crate::memory;
 
-/// Why a call fails.
+/// The error of a call.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The engine's error.
     Engine(koeldb::Error),
-    /// An error of this library, as RocksDB would print it.
+    /// An error of this library, in the format of RocksDB's statuses.
     Text(String),
 }
 
@@ -27,24 +27,24 @@ impl From<koeldb::Error> for Failure {
 }
 
 impl Failure {
-    /// The pointer `name` is null, and must not be.
+    /// Creates the error of the argument `name`, which is null and must not be.
     #[cold]
     #[inline(never)]
     pub(crate) fn null(name: &str) -> Self {
         Failure::argument(format!("{name} is null"))
     }
 
-    /// An argument that the caller must not pass.
+    /// Creates the error of an argument that is not permitted.
     pub(crate) fn argument(text: impl std::fmt::Display) -> Self {
         Failure::Text(format!("Invalid argument: {text}"))
     }
 
-    /// A request that this library does not serve.
+    /// Creates the error of a request that this library does not serve.
     pub(crate) fn unserved(text: impl std::fmt::Display) -> Self {
         Failure::Text(format!("Not implemented: {text}"))
     }
 
-    /// The text of the failure as RocksDB prints a status.
+    /// Returns the text, in the format of RocksDB's statuses.
     pub(crate) fn text(&self) -> String {
         match self {
             Failure::Engine(error) => error.status_text(),
@@ -53,9 +53,9 @@ impl Failure {
     }
 }
 
-/// What a failed call returns.
+/// A type of returned values.
 pub(crate) trait Empty {
-    /// Zero, false or null.
+    /// Returns the value of a failed call: zero, false or null.
     fn empty() -> Self;
 }
 
@@ -99,9 +99,9 @@ impl Empty for memory::Slice {
     }
 }
 
-/// Runs the body of the function `name`, and hands its failure or panic to C.
+/// Runs the body of the function `name`, and reports its failure or panic to C.
 ///
-/// Each exported function is one call of it: inlined, arguments stay in registers.
+/// Each exported function consists of one call of it. It is inlined to keep arguments in registers.
 ///
 /// # Safety
 /// `errptr` is null, or points to null or to a text from the C heap.
@@ -121,7 +121,7 @@ pub(crate) unsafe fn call<R: Empty>(
     R::empty()
 }
 
-/// Hands a failure or a panic to C.
+/// Reports a failure or a panic to C.
 ///
 /// # Safety
 /// As [`call`].
@@ -154,43 +154,36 @@ pub(crate) unsafe fn set_error(errptr: *mut *mut c_char, text: &str) {
     unsafe { libc::free(previous.cast()) };
 }
 
-/// Returns what a panic said.
+/// Returns an argument, or ends the process by a panic: for functions that cannot fail.
+pub(crate) fn needed<T>(argument: Result<T, Failure>) -> T {
+    argument.unwrap_or_else(|failure| panic!("{}", failure.text()))
+}
+
+/// Returns the message of a panic.
 fn message(panic: &(dyn std::any::Any + Send)) -> &str {
     let owned = panic.downcast_ref::<String>().map(String::as_str);
     let borrowed = || panic.downcast_ref::<&str>().copied();
     owned.or_else(borrowed).unwrap_or("a panic")
 }
 
-/// Ends the process: the function has no other way to fail.
+/// Ends the process with a line on the standard error stream.
 #[cold]
 fn abort(name: &str, failure: &str) -> ! {
     eprintln!("koeldb: {name}: {failure}");
     std::process::abort()
 }
 
-/// Whether functions that are not served end the process: `KOELDB_C_STRICT=1`.
+/// Whether refused functions end the process: `KOELDB_C_STRICT=1`.
 static IS_STRICT: LazyLock<bool> =
     LazyLock::new(|| std::env::var_os("KOELDB_C_STRICT").is_some_and(|value| value == "1"));
 
-/// The error of a function that this library does not serve.
-pub(crate) fn unserved(name: &str, why: &str) -> Failure {
-    let why = if why.is_empty() {
-        String::new()
-    } else {
-        format!(": {why}")
-    };
-    let text = format!("{name}{why}");
-    if *IS_STRICT {
-        abort(name, &format!("Not implemented{why}"));
-    }
-    Failure::unserved(text)
-}
-
-/// The result of a function that is not served: an error, or nothing where it cannot fail.
+/// Returns the result of a function that is not served: an error or, if it cannot fail, nothing.
 pub(crate) fn refused<R: Empty>(name: &str, why: &str, can_fail: bool) -> Result<R, Failure> {
-    let failure = unserved(name, why);
+    if *IS_STRICT {
+        abort(name, &format!("Not implemented: {why}"));
+    }
     match can_fail {
-        true => Err(failure),
+        true => Err(Failure::unserved(format!("{name}: {why}"))),
         false => Ok(R::empty()),
     }
 }

@@ -1,7 +1,7 @@
 //! Objects that C holds by a pointer.
 //!
-//! Each begins with the name of its type, which debug builds check: a pointer to another type, or to
-//! an object that was destroyed, ends the process there.
+//! Each begins with the name of its type. Debug builds check it: a pointer to an object of another
+//! type, or to a destroyed one, ends the process.
 
 #![expect(unsafe_code, reason = "the pointers are the caller's")]
 
@@ -18,15 +18,15 @@ pub(crate) struct Handle<T> {
     value: T,
 }
 
-/// The type of objects that this library cannot create yet.
+/// A type without objects, for C types that this library does not serve.
 pub(crate) struct Missing(());
 
 const DESTROYED: &str = "an object that was destroyed";
 
-/// Objects that were destroyed in a debug build, oldest first: their memory keeps the note of it.
+/// The memory of objects that a debug build destroyed, oldest first, to recognize pointers to them.
 static DESTROYED_OBJECTS: Mutex<VecDeque<Destroyed>> = Mutex::new(VecDeque::new());
 
-/// The number of such objects.
+/// The largest number of destroyed objects whose memory is kept.
 const DESTROYED_COUNT_MAX: usize = 4096;
 
 /// The memory of an object that was destroyed.
@@ -35,7 +35,7 @@ struct Destroyed {
     layout: Layout,
 }
 
-// SAFETY: nobody else uses the memory.
+// SAFETY: the entry owns the memory.
 unsafe impl Send for Destroyed {}
 
 impl Drop for Destroyed {
@@ -45,7 +45,7 @@ impl Drop for Destroyed {
     }
 }
 
-/// Moves the object out of a handle, whose memory stays a while in debug builds.
+/// Moves the object out of a handle. Debug builds keep the memory for a while.
 ///
 /// # Safety
 /// The pointer is from [`give`], and is not used again.
@@ -95,7 +95,7 @@ impl<T> Handle<T> {
     }
 }
 
-/// A result that may be handed to C as an object. The types of `abi/types.tsv` are such.
+/// A result that becomes an object of C: a type of `abi/types.tsv`, or an `Option` of one.
 pub(crate) trait Given {
     /// The type of the object.
     type Value;
@@ -112,7 +112,7 @@ impl<T> Given for Option<T> {
     }
 }
 
-/// Hands an object to C.
+/// Gives an object to C; null for `None`.
 #[inline]
 pub(crate) fn give<G: Given>(given: G) -> *mut Handle<G::Value> {
     let boxed = |value| Box::into_raw(Box::new(Handle::new(value)));

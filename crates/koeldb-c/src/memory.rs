@@ -1,15 +1,17 @@
 //! Bytes and texts that cross the boundary.
 //!
-//! What C owns afterwards comes from the C heap, whatever allocator Rust has: `rocksdb_free` is `free`.
+//! Memory that C owns afterwards is from the C heap, whatever allocator Rust has: `rocksdb_free` is
+//! `free`.
 
 #![expect(unsafe_code, reason = "the pointers are the caller's")]
 
 use std::ffi::{CStr, c_char};
+use std::mem::MaybeUninit;
 use std::ptr;
 
 use crate::boundary::Failure;
 
-/// Bytes that somebody else owns (`rocksdb_slice_t`).
+/// Borrowed bytes (`rocksdb_slice_t`).
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Slice {
@@ -37,7 +39,7 @@ impl Slice {
     }
 }
 
-/// The failure of bytes that cannot be there.
+/// Creates the error of bytes that are null or too long.
 #[cold]
 #[inline(never)]
 fn no_bytes(name: &str, length: usize) -> Failure {
@@ -144,13 +146,16 @@ pub(crate) unsafe fn optional_text<'a>(pointer: *const c_char) -> Option<&'a CSt
     Some(unsafe { CStr::from_ptr(pointer) })
 }
 
-/// Returns the place that an out-parameter points to; `None` if it is null.
+/// The target of an out-parameter, which C need not initialize; `None` for null.
+pub(crate) type Out<'a, T> = Option<&'a mut MaybeUninit<T>>;
+
+/// Returns the target of an out-parameter.
 ///
 /// # Safety
-/// It is initialized, outlives `'a`, and nobody else uses it.
-pub(crate) unsafe fn out<'a, T>(pointer: *mut T) -> Option<&'a mut T> {
-    // SAFETY: promised by the caller.
-    unsafe { pointer.as_mut() }
+/// It outlives `'a`, and nobody else uses it.
+pub(crate) unsafe fn out<'a, T>(pointer: *mut T) -> Out<'a, T> {
+    // SAFETY: promised by the caller; an uninitialized target is permitted.
+    unsafe { pointer.cast::<MaybeUninit<T>>().as_mut() }
 }
 
 /// Copies bytes to the C heap, with a zero behind them that is not counted.
@@ -170,7 +175,7 @@ pub(crate) fn copy(bytes: &[u8]) -> *mut c_char {
     copy.cast()
 }
 
-/// What may be given to C as bytes.
+/// A value whose bytes C receives as a copy.
 pub(crate) trait GivenBytes {
     /// Copies the bytes to the C heap, and returns their number; null if there are none.
     fn give(&self) -> (*mut c_char, usize);
@@ -237,19 +242,19 @@ pub(crate) fn lend_text<'a>(text: impl Into<Option<&'a CStr>>) -> *const c_char 
 /// `place` is null or may be written.
 #[inline]
 pub(crate) unsafe fn set<T: Copy>(place: *mut T, value: T) {
-    // SAFETY: promised by the caller.
-    if let Some(place) = unsafe { place.as_mut() } {
-        *place = value;
+    if !place.is_null() {
+        // SAFETY: it is not null, and the caller promises the rest.
+        unsafe { place.write(value) };
     }
 }
 
-/// The path of a C text.
+/// Returns the path in a C text.
 pub(crate) fn path(text: &CStr) -> &std::path::Path {
     use std::os::unix::ffi::OsStrExt;
     std::path::Path::new(std::ffi::OsStr::from_bytes(text.to_bytes()))
 }
 
-/// The name in a C text.
+/// Returns the name in a C text.
 pub(crate) fn name(text: &CStr) -> Result<&str, Failure> {
     let name = text.to_str();
     name.map_err(|_| Failure::argument(format!("{text:?} is not UTF-8")))

@@ -131,7 +131,7 @@ pub use transactions::{
 pub use updates::DBWALIterator;
 pub use write_batch::{WriteBatch, WriteBatchIterator, WriteBatchWithTransaction};
 
-/// Exports names that the original has since a release; in earlier ones they are internal.
+/// Exports names that a release of the original added; in shims of earlier ones they are private.
 macro_rules! since {
     ($($cfg:ident: $($module:ident::{$($Name:ident),+}),+;)*) => {$($(
         #[cfg(not($cfg))]

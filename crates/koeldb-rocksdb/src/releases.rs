@@ -2,7 +2,7 @@
 //!
 //! The crates in `shims` compile the sources of this crate with `before_0_N` set for each later
 //! release N: they get these methods, the signatures of their release, and none of the names that
-//! were added since. Here none is set.
+//! were added since. In this crate none is set.
 
 #[cfg(before_0_20)]
 use crate::Env;
@@ -27,9 +27,9 @@ impl Options {
     reason = "the original has variants of these names"
 )]
 impl crate::statistics::Ticker {
-    /// Stays 0.
+    /// The inlined writes of the old BlobDB; stays 0.
     pub const BlobDbWriteInlined: Self = Self::BlobDbWriteInlinedDeprecated;
-    /// Stays 0.
+    /// The inlined writes with a time to live of the old BlobDB; stays 0.
     pub const BlobDbWriteInlinedTtl: Self = Self::BlobDbWriteInlinedTtlDeprecated;
 }
 
@@ -45,7 +45,7 @@ impl Ticker {
     pub const ErrorHandlerBgErrorCountMisspelled: Self = Self::ErrorHandlerBgErrorCount;
     /// Errors of input and output in background work.
     pub const ErrorHandlerBgIoErrorCountMisspelled: Self = Self::ErrorHandlerBgIoErrorCount;
-    /// Errors of input and output in background work after which it was repeated.
+    /// Retryable errors of input and output in background work.
     pub const ErrorHandlerBgRetryableIoErrorCountMisspelled: Self =
         Self::ErrorHandlerBgRetryableIoErrorCount;
     /// Recoveries from errors of background work.

@@ -8,8 +8,7 @@ use koeldb::{BackupInfo, Db, Env};
 
 use crate::boundary::Failure;
 use crate::copies::backup_options::{BackupEngineOptions, CreateBackupOptions, RestoreOptions};
-use crate::handle::Missing;
-use crate::memory::path;
+use crate::memory::{Out, path};
 use crate::settings::options::Options;
 
 /// A backup engine (`rocksdb_backup_engine_t`).
@@ -22,24 +21,6 @@ pub(crate) struct BackupEngine {
     schema_version: i32,
 }
 
-/// An object of C that stands for an environment.
-pub(crate) trait AsEnv {
-    /// Returns the environment; `None` for the default one.
-    fn as_env(&self) -> Option<Env>;
-}
-
-impl AsEnv for Env {
-    fn as_env(&self) -> Option<Env> {
-        Some(self.clone())
-    }
-}
-
-impl AsEnv for Missing {
-    fn as_env(&self) -> Option<Env> {
-        None
-    }
-}
-
 /// Opens the backups in a directory, in the environment of `options`.
 pub(crate) fn open(options: &Options, directory: &CStr) -> Result<BackupEngine, Failure> {
     let env = options.checked()?.get_env();
@@ -47,23 +28,22 @@ pub(crate) fn open(options: &Options, directory: &CStr) -> Result<BackupEngine, 
 }
 
 /// Opens the backups of a directory. `env` is the environment of the databases.
-pub(crate) fn open_with<E: AsEnv>(
+pub(crate) fn open_with(
     options: &BackupEngineOptions,
-    env: Option<&E>,
+    env: Option<&Env>,
 ) -> Result<BackupEngine, Failure> {
-    let env = env.and_then(AsEnv::as_env);
-    match (&options.env, &env) {
+    match (&options.env, env) {
         (Some(own), Some(env)) if !Arc::ptr_eq(own.file_system(), env.file_system()) => Err(
             Failure::unserved("backups in another environment than databases"),
         ),
         (Some(own), None) => open_in(options, Some(own)),
-        _ => open_in(options, env.as_ref()),
+        _ => open_in(options, env),
     }
 }
 
 /// Sets the environment of the backups; null for that of the databases.
-pub(crate) fn set_env<E: AsEnv>(options: &mut BackupEngineOptions, env: Option<&E>) {
-    options.env = env.and_then(AsEnv::as_env);
+pub(crate) fn set_env(options: &mut BackupEngineOptions, env: Option<&Env>) {
+    options.env = env.cloned();
 }
 
 /// Opens the backups of a directory in an environment.
@@ -106,7 +86,7 @@ pub(crate) fn create_with_options(
     engine: &BackupEngine,
     db: &Db,
     options: Option<&CreateBackupOptions>,
-    id: Option<&mut u32>,
+    id: Out<'_, u32>,
 ) -> Result<(), Failure> {
     create_with_metadata(engine, db, options, None, id)
 }
@@ -117,7 +97,7 @@ pub(crate) fn create_with_metadata(
     db: &Db,
     options: Option<&CreateBackupOptions>,
     metadata: Option<&[u8]>,
-    id: Option<&mut u32>,
+    id: Out<'_, u32>,
 ) -> Result<(), Failure> {
     engine.check_running()?;
     let default = CreateBackupOptions::default();
@@ -131,7 +111,7 @@ pub(crate) fn create_with_metadata(
     engine_options.set_app_metadata(metadata.unwrap_or_default());
     let created = engine.engine.create_new_backup_opt(db, &engine_options)?;
     if let Some(id) = id {
-        *id = created;
+        id.write(created);
     }
     Ok(())
 }

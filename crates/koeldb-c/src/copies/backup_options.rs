@@ -3,16 +3,17 @@
 #![expect(unsafe_code, reason = "calls functions of the caller with its state")]
 
 use std::ffi::{CStr, c_void};
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use koeldb::{Env, RateLimiter, RestoreMode, ShareFilesNaming};
 
 use crate::boundary::Failure;
 use crate::copies::fields::plain_options;
-use crate::copies::text::Text;
 use crate::functions::callbacks;
-use crate::handle::{self, Handle, Missing};
+use crate::handle::{self, Handle};
 use crate::memory::path;
+use crate::text::Text;
 
 /// RocksDB's `kUseDbSessionId | kFlagIncludeFileSize`.
 const SESSION_ID_AND_SIZE: i32 = 2 | i32::MIN;
@@ -21,10 +22,11 @@ const SESSION_ID_AND_SIZE: i32 = 2 | i32::MIN;
 const PURGE_ALL_FILES: i32 = 0xffff;
 
 plain_options! {
-    /// The numbers and switches among the options of a backup engine.
+    /// The plain values among the options of a backup engine.
     ///
-    /// Without effect are `sync`, as backups are durable in any case; `io_buffer_size`; and
-    /// `max_valid_backups_to_open`, which RocksDB ignores in engines that write.
+    /// Without effect are `sync`, as backups are durable in any case; `io_buffer_size`;
+    /// `current_temperatures_override_manifest`; and `max_valid_backups_to_open`, which RocksDB
+    /// ignores in engines that write.
     EngineValues {
         share_table_files: bool = true, set_share_table_files;
         sync: bool = true, set_sync;
@@ -61,76 +63,38 @@ struct Limiters {
     restore: Option<RateLimiter>,
 }
 
-/// An object of C that stands for a rate limiter.
-pub(crate) trait AsRateLimiter {
-    /// Returns the rate limiter.
-    fn as_rate_limiter(&self) -> Option<RateLimiter>;
-}
-
-impl AsRateLimiter for RateLimiter {
-    fn as_rate_limiter(&self) -> Option<RateLimiter> {
-        Some(self.clone())
-    }
-}
-
-impl AsRateLimiter for Missing {
-    fn as_rate_limiter(&self) -> Option<RateLimiter> {
-        None
-    }
-}
-
 /// Limits backups to the rate of a limiter; null changes nothing.
-pub(crate) fn set_backup_rate_limiter<L: AsRateLimiter>(
+pub(crate) fn set_backup_rate_limiter(
     options: &mut BackupEngineOptions,
-    limiter: Option<&L>,
+    limiter: Option<&RateLimiter>,
 ) {
     if let Some(limiter) = limiter {
-        options.limiters.backup = limiter.as_rate_limiter();
+        options.limiters.backup = Some(limiter.clone());
     }
 }
 
 /// Limits restorations to the rate of a limiter; null changes nothing.
-pub(crate) fn set_restore_rate_limiter<L: AsRateLimiter>(
+pub(crate) fn set_restore_rate_limiter(
     options: &mut BackupEngineOptions,
-    limiter: Option<&L>,
+    limiter: Option<&RateLimiter>,
 ) {
     if let Some(limiter) = limiter {
-        options.limiters.restore = limiter.as_rate_limiter();
+        options.limiters.restore = Some(limiter.clone());
     }
 }
 
-/// Passes getters and setters on to the values.
-macro_rules! pass_on {
-    ($($field:ident: $type:ty, $setter:ident;)*) => {
-        impl BackupEngineOptions {
-            $(
-                pub(crate) fn $setter(&mut self, value: $type) {
-                    self.values.$setter(value);
-                }
+impl Deref for BackupEngineOptions {
+    type Target = EngineValues;
 
-                pub(crate) fn $field(&self) -> $type {
-                    self.values.$field()
-                }
-            )*
-        }
-    };
+    fn deref(&self) -> &EngineValues {
+        &self.values
+    }
 }
 
-pass_on! {
-    share_table_files: bool, set_share_table_files;
-    sync: bool, set_sync;
-    destroy_old_data: bool, set_destroy_old_data;
-    backup_log_files: bool, set_backup_log_files;
-    io_buffer_size: u64, set_io_buffer_size;
-    backup_rate_limit: u64, set_backup_rate_limit;
-    restore_rate_limit: u64, set_restore_rate_limit;
-    share_files_with_checksum: bool, set_share_files_with_checksum;
-    max_background_operations: i32, set_max_background_operations;
-    callback_trigger_interval_size: u64, set_callback_trigger_interval_size;
-    max_valid_backups_to_open: i32, set_max_valid_backups_to_open;
-    naming: i32, set_naming;
-    schema_version: i32, set_schema_version;
-    current_temperatures_override_manifest: bool, set_current_temperatures_override_manifest;
+impl DerefMut for BackupEngineOptions {
+    fn deref_mut(&mut self) -> &mut EngineValues {
+        &mut self.values
+    }
 }
 
 impl BackupEngineOptions {
@@ -195,7 +159,7 @@ impl BackupEngineOptions {
 }
 
 plain_options! {
-    /// The values among the options of a backup.
+    /// The plain values among the options of a backup.
     ///
     /// The priorities of threads have no effect, nor `atomic_flush`: a backup has the state of all
     /// column families at one sequence number.
@@ -276,40 +240,21 @@ pub(crate) unsafe fn set_exclude(
     }
 }
 
+impl Deref for CreateBackupOptions {
+    type Target = CreateValues;
+
+    fn deref(&self) -> &CreateValues {
+        &self.values
+    }
+}
+
+impl DerefMut for CreateBackupOptions {
+    fn deref_mut(&mut self) -> &mut CreateValues {
+        &mut self.values
+    }
+}
+
 impl CreateBackupOptions {
-    pub(crate) fn set_decrease_background_thread_cpu_priority(&mut self, value: bool) {
-        self.values
-            .set_decrease_background_thread_cpu_priority(value);
-    }
-
-    pub(crate) fn decrease_background_thread_cpu_priority(&self) -> bool {
-        self.values.decrease_background_thread_cpu_priority()
-    }
-
-    pub(crate) fn set_background_thread_cpu_priority(&mut self, value: i32) {
-        self.values.set_background_thread_cpu_priority(value);
-    }
-
-    pub(crate) fn background_thread_cpu_priority(&self) -> i32 {
-        self.values.background_thread_cpu_priority()
-    }
-
-    pub(crate) fn set_flush_before_backup(&mut self, value: bool) {
-        self.values.set_flush_before_backup(value);
-    }
-
-    pub(crate) fn flush_before_backup(&self) -> bool {
-        self.values.flush_before_backup()
-    }
-
-    pub(crate) fn set_atomic_flush(&mut self, value: bool) {
-        self.values.set_atomic_flush(value);
-    }
-
-    pub(crate) fn atomic_flush(&self) -> bool {
-        self.values.atomic_flush()
-    }
-
     /// Returns whether files may be left out.
     pub(crate) fn excludes(&self) -> bool {
         self.exclude.is_some()

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use koeldb::{ColumnFamily, Db, LiveFile};
 
 use crate::copies::metadata_filter::MetadataFilter;
-use crate::copies::text::Text;
+use crate::text::Text;
 
 /// The metadata of a column family (`rocksdb_column_family_metadata_t`).
 pub(crate) struct FamilyMetadata {
@@ -144,7 +144,7 @@ impl FileMetadata {
     }
 
     pub(crate) fn directory(&self) -> String {
-        Text::from(self.file().directory.as_path()).to_text()
+        Text::of_path(&self.file().directory).to_text()
     }
 
     pub(crate) fn size(&self) -> u64 {

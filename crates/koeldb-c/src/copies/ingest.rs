@@ -15,9 +15,9 @@ use crate::memory;
 plain_options! {
     /// Options of an ingestion (`rocksdb_ingestexternalfileoptions_t`).
     ///
-    /// Without effect are `write_global_seqno`, as the MANIFEST has the number, and RocksDB takes it
-    /// from there since 5.16; `verify_file_checksum`, as callers of C cannot pass checksums; and the
-    /// sizes and caching of reads.
+    /// Without effect are `write_global_seqno`, as the MANIFEST has the number, and RocksDB takes
+    /// it from there since 5.16; `verify_file_checksum`, as callers of C cannot pass checksums; and
+    /// the sizes and caching of reads.
     IngestOptions {
         move_files: bool = false, set_move_files;
         link_files: bool = false, set_link_files;

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use koeldb::{Db, ExportedFile};
 
-use crate::copies::text::Text;
+use crate::text::Text;
 
 /// The length of the sequence number and type behind the user key in an internal key.
 const FOOTER_BYTES: usize = 8;
@@ -43,7 +43,7 @@ impl LiveFile {
         LiveFile {
             family: Text::new(file.column_family),
             name: Text::new(file.name),
-            directory: Text::from(file.directory.as_path()),
+            directory: Text::of_path(&file.directory),
             level: level(file.level),
             size: nearest(file.bytes),
             smallest_key: file.smallest_key,
@@ -67,7 +67,7 @@ impl LiveFile {
         LiveFile {
             family: Text::default(),
             name: Text::new(format!("/{name}")),
-            directory: Text::from(file.directory.as_path()),
+            directory: Text::of_path(&file.directory),
             level: level(file.level),
             size: nearest(file.bytes),
             smallest_key: user_key(&file.smallest),

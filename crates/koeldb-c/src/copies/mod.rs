@@ -13,5 +13,4 @@ pub(crate) mod live_files;
 pub(crate) mod metadata_filter;
 pub(crate) mod sst_file_writer;
 pub(crate) mod storage_info;
-mod text;
 pub(crate) mod trace;

@@ -2,11 +2,13 @@
 
 use std::ffi::CStr;
 
-use koeldb::{SstFileWriterOptions, Timestamp};
+use koeldb::SstFileWriterOptions;
 
 use crate::boundary::Failure;
 use crate::copies::env_options::EnvOptions;
-use crate::memory::path;
+use crate::data::timestamps;
+use crate::memory::{Out, path};
+use crate::plugins::comparator::Comparator;
 use crate::settings::options::Options;
 
 /// A writer of one external table file after another (`rocksdb_sstfilewriter_t`).
@@ -28,18 +30,12 @@ pub(crate) fn create(_: Option<&EnvOptions>, options: &Options) -> SstFileWriter
 }
 
 /// Creates a writer. The comparator is that of the options, as in RocksDB.
-pub(crate) fn create_with_comparator<C>(
+pub(crate) fn create_with_comparator(
     env: Option<&EnvOptions>,
     options: &Options,
-    _: Option<&C>,
+    _: Option<&Comparator>,
 ) -> SstFileWriter {
     create(env, options)
-}
-
-/// Converts the bytes of a user-defined timestamp.
-fn timestamp(bytes: &[u8]) -> Result<Timestamp, Failure> {
-    let timestamp = bytes.try_into();
-    timestamp.map_err(|_| Failure::argument(format!("a timestamp has {} bytes", bytes.len())))
 }
 
 impl SstFileWriter {
@@ -76,7 +72,7 @@ impl SstFileWriter {
         ts: &[u8],
         value: &[u8],
     ) -> Result<(), Failure> {
-        let ts = timestamp(ts)?;
+        let ts = timestamps::of(ts)?;
         Ok(self.file()?.put_with_ts(key, ts, value)?)
     }
 
@@ -89,7 +85,7 @@ impl SstFileWriter {
     }
 
     pub(crate) fn delete_with_ts(&mut self, key: &[u8], ts: &[u8]) -> Result<(), Failure> {
-        let ts = timestamp(ts)?;
+        let ts = timestamps::of(ts)?;
         Ok(self.file()?.delete_with_ts(key, ts)?)
     }
 
@@ -107,10 +103,10 @@ impl SstFileWriter {
     }
 
     /// Writes the length of the file so far, or of the finished one, into `size`.
-    pub(crate) fn file_size(&mut self, size: Option<&mut u64>) {
+    pub(crate) fn file_size(&mut self, size: Out<'_, u64>) {
         let current = self.file.as_ref().map(koeldb::SstFileWriter::file_size);
         if let Some(size) = size {
-            *size = current.unwrap_or(self.finished_size);
+            size.write(current.unwrap_or(self.finished_size));
         }
     }
 }

@@ -8,7 +8,7 @@ use koeldb::{Db, LiveStorage, StorageFile, StorageFileKind};
 
 use crate::copies::checkpoint::flush_from;
 use crate::copies::fields::plain_options;
-use crate::copies::text::Text;
+use crate::text::Text;
 
 /// The name of the checksum function of a file without a checksum, as in RocksDB.
 const UNKNOWN_CHECKSUM: &str = "Unknown";
@@ -109,7 +109,7 @@ impl File {
             _ => 0,
         };
         File {
-            directory: Text::from(directory.unwrap_or_else(|| db.path())),
+            directory: Text::of_path(directory.unwrap_or_else(|| db.path())),
             number,
             kind: kind_number(file.kind),
             size: file.bytes,

@@ -8,7 +8,7 @@ use std::ffi::{c_char, c_void};
 
 use koeldb::{BatchEntry, ColumnFamily, WriteBatch};
 
-use crate::boundary::Failure;
+use crate::boundary::{Failure, needed};
 use crate::data::timestamps;
 use crate::handle::{self, Handle};
 use crate::memory;
@@ -98,7 +98,7 @@ pub(crate) fn put_log_data(batch: &mut WriteBatch, data: &[u8]) {
 
 /// Returns the timestamp of a change; ends the process if its size is wrong, as there is no error.
 fn timestamp(bytes: &[u8]) -> koeldb::Timestamp {
-    timestamps::of(bytes).unwrap_or_else(|failure| panic!("{}", failure.text()))
+    needed(timestamps::of(bytes))
 }
 
 /// Adds a put at a timestamp.
@@ -155,7 +155,7 @@ pub(crate) fn verify_checksum(batch: &WriteBatch) -> koeldb::Result<()> {
 /// Returns the size of the timestamps of a column family, by its id.
 pub(crate) type TimestampSize = Option<unsafe extern "C" fn(*mut c_void, u32) -> usize>;
 
-/// Whether the keys of a column family have timestamps, which are of `length` bytes then.
+/// Returns whether the keys of a column family have timestamps, which must have `length` bytes.
 ///
 /// # Safety
 /// The function takes the state.
@@ -176,7 +176,7 @@ pub(crate) unsafe fn has_times(
     }
 }
 
-/// Sets the timestamp of the keys of all column families that have timestamps.
+/// Sets the timestamp of all keys in column families with timestamps.
 ///
 /// # Safety
 /// The rules of C.

@@ -1,6 +1,4 @@
-//! Changes of write batches whose keys and values come in parts.
-//!
-//! The parts of a key or value follow each other in memory of the batch.
+//! Changes of write batches whose keys and values come in parts, which are joined.
 
 #![expect(unsafe_code, reason = "arrays of the caller")]
 
@@ -8,55 +6,30 @@ use std::ffi::c_char;
 
 use koeldb::{ColumnFamily, WriteBatch};
 
-use crate::boundary::Failure;
-use crate::data::lists;
+use crate::boundary::needed;
+use crate::data::lists::join;
 use crate::handle::{self, Handle};
-use crate::memory;
 
-/// Joins the parts of a key or a value.
-///
-/// # Safety
-/// Both arrays have `count` elements.
-unsafe fn join(
-    parts: *const *const c_char,
-    lengths: *const usize,
-    count: i32,
-    name: &str,
-) -> Result<Vec<u8>, Failure> {
-    // SAFETY: promised by the caller.
-    let parts = unsafe { memory::list(parts, lengths, lists::count(count), name)? };
-    Ok(parts.concat())
-}
-
-/// Ends the process if a change cannot be added: there is no error to return.
-fn finish(result: Result<(), Failure>) {
-    if let Err(failure) = result {
-        panic!("{}", failure.text());
-    }
-}
-
-/// Changes with the parts of a key.
+/// Defines changes of the default and of another column family with the parts of a key.
 macro_rules! of_key {
-    ($($(#[$doc:meta])* $name:ident, $name_cf:ident = $method:ident, $method_cf:ident;)*) => {$(
+    ($Batch:ty, |$batch:ident| $changed:expr;
+        $($(#[$doc:meta])* $name:ident, $name_cf:ident = $method:ident, $method_cf:ident;)*
+    ) => {$(
         $(#[$doc])*
         ///
         /// # Safety
         /// The rules of C.
         pub(crate) unsafe fn $name(
-            batch: *mut Handle<WriteBatch>,
+            batch: *mut Handle<$Batch>,
             count: i32,
             keys: *const *const c_char,
             lengths: *const usize,
         ) {
-            let add = || {
-                // SAFETY: promised by the caller.
-                let batch = unsafe { handle::exclusive(batch, "b")? };
-                // SAFETY: promised by the caller.
-                let key = unsafe { join(keys, lengths, count, "keys_list")? };
-                batch.$method(&key);
-                Ok(())
-            };
-            finish(add());
+            // SAFETY: promised by the caller.
+            let $batch = needed(unsafe { handle::exclusive(batch, "b") });
+            // SAFETY: promised by the caller.
+            let key = needed(unsafe { join(keys, lengths, count, "keys_list") });
+            $changed.$method(&key);
         }
 
         $(#[$doc])*
@@ -64,36 +37,34 @@ macro_rules! of_key {
         /// # Safety
         /// The rules of C.
         pub(crate) unsafe fn $name_cf(
-            batch: *mut Handle<WriteBatch>,
+            batch: *mut Handle<$Batch>,
             family: *mut Handle<ColumnFamily>,
             count: i32,
             keys: *const *const c_char,
             lengths: *const usize,
         ) {
-            let add = || {
-                // SAFETY: promised by the caller.
-                let batch = unsafe { handle::exclusive(batch, "b")? };
-                // SAFETY: promised by the caller.
-                let family = unsafe { handle::shared(family, "column_family")? };
-                // SAFETY: promised by the caller.
-                let key = unsafe { join(keys, lengths, count, "keys_list")? };
-                batch.$method_cf(family, &key);
-                Ok(())
-            };
-            finish(add());
+            // SAFETY: promised by the caller.
+            let $batch = needed(unsafe { handle::exclusive(batch, "b") });
+            // SAFETY: promised by the caller.
+            let family = needed(unsafe { handle::shared(family, "column_family") });
+            // SAFETY: promised by the caller.
+            let key = needed(unsafe { join(keys, lengths, count, "keys_list") });
+            $changed.$method_cf(family, &key);
         }
     )*};
 }
 
-/// Changes with the parts of a key and of a value.
+/// Defines changes of the default and of another column family with the parts of a key and a value.
 macro_rules! of_pair {
-    ($($(#[$doc:meta])* $name:ident, $name_cf:ident = $method:ident, $method_cf:ident;)*) => {$(
+    ($Batch:ty, |$batch:ident| $changed:expr;
+        $($(#[$doc:meta])* $name:ident, $name_cf:ident = $method:ident, $method_cf:ident;)*
+    ) => {$(
         $(#[$doc])*
         ///
         /// # Safety
         /// The rules of C.
         pub(crate) unsafe fn $name(
-            batch: *mut Handle<WriteBatch>,
+            batch: *mut Handle<$Batch>,
             key_count: i32,
             keys: *const *const c_char,
             key_lengths: *const usize,
@@ -101,17 +72,13 @@ macro_rules! of_pair {
             values: *const *const c_char,
             value_lengths: *const usize,
         ) {
-            let add = || {
-                // SAFETY: promised by the caller.
-                let batch = unsafe { handle::exclusive(batch, "b")? };
-                // SAFETY: promised by the caller.
-                let key = unsafe { join(keys, key_lengths, key_count, "keys_list")? };
-                // SAFETY: promised by the caller.
-                let value = unsafe { join(values, value_lengths, value_count, "values_list")? };
-                batch.$method(&key, &value);
-                Ok(())
-            };
-            finish(add());
+            // SAFETY: promised by the caller.
+            let $batch = needed(unsafe { handle::exclusive(batch, "b") });
+            // SAFETY: promised by the caller.
+            let key = needed(unsafe { join(keys, key_lengths, key_count, "keys_list") });
+            // SAFETY: promised by the caller.
+            let value = needed(unsafe { join(values, value_lengths, value_count, "values_list") });
+            $changed.$method(&key, &value);
         }
 
         $(#[$doc])*
@@ -120,7 +87,7 @@ macro_rules! of_pair {
         /// The rules of C.
         #[expect(clippy::too_many_arguments, reason = "those of C")]
         pub(crate) unsafe fn $name_cf(
-            batch: *mut Handle<WriteBatch>,
+            batch: *mut Handle<$Batch>,
             family: *mut Handle<ColumnFamily>,
             key_count: i32,
             keys: *const *const c_char,
@@ -129,36 +96,34 @@ macro_rules! of_pair {
             values: *const *const c_char,
             value_lengths: *const usize,
         ) {
-            let add = || {
-                // SAFETY: promised by the caller.
-                let batch = unsafe { handle::exclusive(batch, "b")? };
-                // SAFETY: promised by the caller.
-                let family = unsafe { handle::shared(family, "column_family")? };
-                // SAFETY: promised by the caller.
-                let key = unsafe { join(keys, key_lengths, key_count, "keys_list")? };
-                // SAFETY: promised by the caller.
-                let value = unsafe { join(values, value_lengths, value_count, "values_list")? };
-                batch.$method_cf(family, &key, &value);
-                Ok(())
-            };
-            finish(add());
+            // SAFETY: promised by the caller.
+            let $batch = needed(unsafe { handle::exclusive(batch, "b") });
+            // SAFETY: promised by the caller.
+            let family = needed(unsafe { handle::shared(family, "column_family") });
+            // SAFETY: promised by the caller.
+            let key = needed(unsafe { join(keys, key_lengths, key_count, "keys_list") });
+            // SAFETY: promised by the caller.
+            let value = needed(unsafe { join(values, value_lengths, value_count, "values_list") });
+            $changed.$method_cf(family, &key, &value);
         }
     )*};
 }
 
-of_key! {
+pub(crate) use {of_key, of_pair};
+
+of_key! { WriteBatch, |batch| batch;
     /// Adds a deletion.
     deletev, deletev_cf = delete, delete_cf;
 }
 
-of_pair! {
+of_pair! { WriteBatch, |batch| batch;
     /// Adds a put.
     putv, putv_cf = put, put_cf;
     /// Adds a merge operand.
     mergev, mergev_cf = merge, merge_cf;
 }
 
-/// Adds the deletion of a range.
+/// Adds the deletion of a range, whose start and end have as many parts.
 ///
 /// # Safety
 /// The rules of C.
@@ -171,7 +136,12 @@ pub(crate) unsafe fn delete_rangev(
     end_lengths: *const usize,
 ) {
     // SAFETY: promised by the caller.
-    unsafe { range_of_parts(batch, None, count, starts, start_lengths, ends, end_lengths) };
+    let batch = needed(unsafe { handle::exclusive(batch, "b") });
+    // SAFETY: promised by the caller.
+    let from = needed(unsafe { join(starts, start_lengths, count, "start_keys_list") });
+    // SAFETY: promised by the caller.
+    let to = needed(unsafe { join(ends, end_lengths, count, "end_keys_list") });
+    batch.delete_range(&from, &to);
 }
 
 /// Adds the deletion of a range of a column family.
@@ -187,50 +157,13 @@ pub(crate) unsafe fn delete_rangev_cf(
     ends: *const *const c_char,
     end_lengths: *const usize,
 ) {
-    let family = Some(family.cast_const());
     // SAFETY: promised by the caller.
-    unsafe {
-        range_of_parts(
-            batch,
-            family,
-            count,
-            starts,
-            start_lengths,
-            ends,
-            end_lengths,
-        )
-    };
-}
-
-/// Adds the deletion of a range, whose start and end have as many parts.
-///
-/// # Safety
-/// The rules of C.
-unsafe fn range_of_parts(
-    batch: *mut Handle<WriteBatch>,
-    family: Option<*const Handle<ColumnFamily>>,
-    count: i32,
-    starts: *const *const c_char,
-    start_lengths: *const usize,
-    ends: *const *const c_char,
-    end_lengths: *const usize,
-) {
-    let add = || {
-        // SAFETY: promised by the caller.
-        let batch = unsafe { handle::exclusive(batch, "b")? };
-        // SAFETY: promised by the caller.
-        let from = unsafe { join(starts, start_lengths, count, "start_keys_list")? };
-        // SAFETY: promised by the caller.
-        let to = unsafe { join(ends, end_lengths, count, "end_keys_list")? };
-        match family {
-            None => batch.delete_range(&from, &to),
-            Some(family) => {
-                // SAFETY: promised by the caller.
-                let family = unsafe { handle::shared(family, "column_family")? };
-                batch.delete_range_cf(family, &from, &to)
-            }
-        };
-        Ok(())
-    };
-    finish(add());
+    let batch = needed(unsafe { handle::exclusive(batch, "b") });
+    // SAFETY: promised by the caller.
+    let family = needed(unsafe { handle::shared(family, "column_family") });
+    // SAFETY: promised by the caller.
+    let from = needed(unsafe { join(starts, start_lengths, count, "start_keys_list") });
+    // SAFETY: promised by the caller.
+    let to = needed(unsafe { join(ends, end_lengths, count, "end_keys_list") });
+    batch.delete_range_cf(family, &from, &to);
 }

@@ -10,8 +10,9 @@ use koeldb::{BatchEntry, WriteBatch};
 
 use crate::handle::{self, Handle};
 
-type Put = Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize, *const c_char, usize)>;
-type Delete = Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize)>;
+pub(crate) type Put =
+    Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize, *const c_char, usize)>;
+pub(crate) type Delete = Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize)>;
 type PutCf =
     Option<unsafe extern "C" fn(*mut c_void, u32, *const c_char, usize, *const c_char, usize)>;
 type DeleteCf = Option<unsafe extern "C" fn(*mut c_void, u32, *const c_char, usize)>;
@@ -25,7 +26,7 @@ struct OfDefault {
 }
 
 impl OfDefault {
-    /// Hands an entry to its function; returns whether the visit goes on.
+    /// Calls the function for an entry; returns whether the visit goes on.
     ///
     /// # Safety
     /// The functions are those of C.
@@ -67,7 +68,7 @@ struct OfFamilies {
 }
 
 impl OfFamilies {
-    /// Hands an entry to its function; returns whether the visit goes on.
+    /// Calls the function for an entry; returns whether the visit goes on.
     ///
     /// # Safety
     /// The functions are those of C.
@@ -102,18 +103,34 @@ impl OfFamilies {
 }
 
 /// Visits the entries of a batch as long as `visit` returns true.
-///
-/// # Safety
-/// The batch is null or that of the caller.
-unsafe fn each(batch: *mut Handle<WriteBatch>, visit: impl Fn(&BatchEntry<'_>) -> bool) {
-    // SAFETY: promised by the caller.
-    let batch = unsafe { handle::optional(batch) };
+fn each(batch: Option<&WriteBatch>, visit: impl Fn(&BatchEntry<'_>) -> bool) {
     let entries = batch.into_iter().flat_map(WriteBatch::iter);
     for entry in entries {
         if !entry.is_ok_and(|entry| visit(&entry)) {
             break;
         }
     }
+}
+
+/// Visits the puts and deletions of the default column family, and log data.
+///
+/// # Safety
+/// The functions are those of C.
+pub(crate) unsafe fn visit_default(
+    batch: Option<&WriteBatch>,
+    state: *mut c_void,
+    put: Put,
+    delete: Delete,
+    log_data: Delete,
+) {
+    let functions = OfDefault {
+        state,
+        put,
+        delete,
+        log_data,
+    };
+    // SAFETY: promised by the caller.
+    each(batch, |entry| unsafe { functions.visit(entry) });
 }
 
 /// Visits the puts and deletions of the default column family.
@@ -141,16 +158,10 @@ pub(crate) unsafe fn iterate_ld(
     delete: Delete,
     log_data: Delete,
 ) {
-    let functions = OfDefault {
-        state,
-        put,
-        delete,
-        log_data,
-    };
     // SAFETY: promised by the caller.
-    let visit = |entry: &BatchEntry<'_>| unsafe { functions.visit(entry) };
+    let batch = unsafe { handle::optional(batch) };
     // SAFETY: promised by the caller.
-    unsafe { each(batch, visit) };
+    unsafe { visit_default(batch, state, put, delete, log_data) };
 }
 
 /// Visits the puts, deletions and merge operands of all column families.
@@ -188,7 +199,7 @@ pub(crate) unsafe fn iterate_cf_ld(
         log_data,
     };
     // SAFETY: promised by the caller.
-    let visit = |entry: &BatchEntry<'_>| unsafe { functions.visit(entry) };
+    let batch = unsafe { handle::optional(batch) };
     // SAFETY: promised by the caller.
-    unsafe { each(batch, visit) };
+    each(batch, |entry| unsafe { functions.visit(entry) });
 }

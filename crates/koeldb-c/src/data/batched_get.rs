@@ -40,7 +40,7 @@ pub(crate) unsafe fn batched_cf(
     unsafe { deliver(answers, count, errors, give) };
 }
 
-/// As [`batched_cf`], with keys as slices.
+/// Reads keys of one column family, given as slices; the values are pinned.
 ///
 /// # Safety
 /// The rules of C.

@@ -35,12 +35,12 @@ macro_rules! methods {
     ($type:ty, $options:ident => $engine:expr;
         $($set:ident = $engine_set:ident, $get:ident = $engine_get:ident: $value:ty;)*
     ) => {$(
-        #[doc = concat!("Calls `", stringify!($engine_set), "`.")]
+        #[doc = concat!("Sets the option by `", stringify!($engine_set), "`.")]
         pub(crate) fn $set($options: &mut $type, value: $value) {
             $engine.$engine_set(value);
         }
 
-        #[doc = concat!("Returns what `", stringify!($engine_get), "` does.")]
+        #[doc = concat!("Returns the option from `", stringify!($engine_get), "`.")]
         pub(crate) fn $get($options: &$type) -> $value {
             $engine.$engine_get()
         }
@@ -74,7 +74,7 @@ pub(crate) struct FlushOptions {
 }
 
 impl FlushOptions {
-    /// Returns the engine's options, or the error of what it does not serve.
+    /// Returns the engine's options, or the error of an option that it does not serve.
     pub(crate) fn checked(&self) -> Result<&koeldb::FlushOptions, Failure> {
         match self.force_atomic_flush {
             false => Ok(&self.inner),
@@ -82,9 +82,10 @@ impl FlushOptions {
         }
     }
 
-    /// Waits until listeners have heard of a flush, if the options say so.
+    /// Waits for all background work, if the options demand a wait for listeners of the flush.
     ///
-    /// They hear of it before its job ends, and there is no wait for a single job.
+    /// Listeners are called before the job of a flush ends. The engine has no wait for a single
+    /// job.
     pub(crate) fn finish(&self, db: &koeldb::Db) -> koeldb::Result<()> {
         match self.listener_wait && self.inner.get_wait() {
             true => db.wait_for_compact(None),
@@ -114,7 +115,7 @@ impl WaitOptions {
 #[derive(Clone, Debug)]
 pub(crate) struct LogFlushOptions {
     pub(crate) sync: bool,
-    /// Only the pace of the write would depend on it.
+    /// Kept without effect: it would only limit the rate of the write.
     rate_limiter_priority: i32,
 }
 
@@ -134,7 +135,7 @@ pub(crate) struct SizeOptions {
     pub(crate) include_memtables: bool,
     pub(crate) include_files: bool,
     pub(crate) include_blob_files: bool,
-    /// The engine is always as exact as it can.
+    /// Kept without effect: estimates are always as exact as possible.
     files_size_error_margin: f64,
 }
 
@@ -175,7 +176,7 @@ impl SizeOptions {
 /// The options of a read of the log (`rocksdb_wal_readoptions_t`).
 #[derive(Clone, Debug)]
 pub(crate) struct LogReadOptions {
-    /// The engine always verifies.
+    /// Kept without effect: checksums are always verified.
     verify_checksums: bool,
 }
 
@@ -230,12 +231,12 @@ methods! {
         get_range_allow_write_stall = get_allow_write_stall: bool;
 }
 
-/// Returns a number that must not be negative; what it cannot be fails where it is used.
+/// Converts a number. A negative one becomes the largest, which the engine refuses.
 fn unsigned(value: i32) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
 
-/// Returns a number as C has it.
+/// Converts a number to the type of C; -1 if it is too large.
 fn signed(value: u32) -> i32 {
     i32::try_from(value).unwrap_or(-1)
 }

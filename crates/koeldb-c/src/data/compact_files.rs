@@ -1,55 +1,33 @@
-//! Compactions of named tables, and their cancellation.
+//! Compactions of named tables.
 
 #![expect(unsafe_code, reason = "arrays and flags of the caller")]
 
 use std::ffi::c_char;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 
-use koeldb::{CancelToken, ColumnFamily, CompactionOptions, Compression, Db};
+use koeldb::{ColumnFamily, CompactionOptions, Compression, Db};
 
 use crate::boundary::Failure;
+use crate::data::cancel_flag::{self, CancelFlag};
 use crate::data::lists;
 use crate::handle::{self, Handle};
 use crate::memory;
 use crate::plugins::compaction_info::CompactionJob;
 
-/// The number that means no compression of its own.
+/// The number for the compression of the output level (RocksDB's `kDisableCompressionOption`).
 const NO_COMPRESSION: i32 = 0xff;
 
-/// A flag that cancels compactions; C has it as a pointer to a byte.
-#[derive(Default)]
-struct Canceled(Mutex<CancelToken>);
-
-impl Canceled {
-    /// Cancels the compactions that have the flag, or permits later ones.
-    fn set(&self, is_canceled: bool) {
-        let mut token = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match is_canceled {
-            true => token.cancel(),
-            false if token.is_canceled() => *token = CancelToken::new(),
-            false => {}
-        }
-    }
-
-    fn token(&self) -> CancelToken {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-    }
-}
-
-/// The options of such a compaction (`rocksdb_compaction_options_t`).
+/// The options of a compaction of named tables (`rocksdb_compaction_options_t`).
 pub(crate) struct FilesOptions {
     compression: i32,
     output_file_size_limit: u64,
     max_subcompactions: u32,
-    /// A hint to file systems that have kinds of storage, which those of the engine have not.
+    /// Kept without effect: a hint for file systems with several kinds of storage.
     output_temperature_override: i32,
-    /// Only the speed would depend on it.
+    /// Kept without effect: it would change only the speed.
     allow_trivial_move: bool,
-    canceled: *const Canceled,
+    canceled: Option<Arc<CancelFlag>>,
 }
 
 impl Default for FilesOptions {
@@ -60,7 +38,7 @@ impl Default for FilesOptions {
             max_subcompactions: 0,
             output_temperature_override: 0,
             allow_trivial_move: false,
-            canceled: std::ptr::null(),
+            canceled: None,
         }
     }
 }
@@ -89,10 +67,7 @@ fields! {
 
 impl FilesOptions {
     /// Returns the options of the engine.
-    ///
-    /// # Safety
-    /// The flag of the options lives.
-    unsafe fn of_engine(&self, path_id: i32) -> Result<CompactionOptions, Failure> {
+    fn of_engine(&self, path_id: i32) -> Result<CompactionOptions, Failure> {
         let mut options = CompactionOptions::new();
         if self.compression != NO_COMPRESSION {
             let codec = u8::try_from(self.compression).ok();
@@ -107,49 +82,22 @@ impl FilesOptions {
             )
             .set_max_subcompactions(self.max_subcompactions)
             .set_output_path_id(u32::try_from(path_id).ok());
-        // SAFETY: promised by the caller.
-        if let Some(canceled) = unsafe { self.canceled.as_ref() } {
+        if let Some(canceled) = &self.canceled {
             options.set_canceled(&canceled.token());
         }
         Ok(options)
     }
 }
 
-/// Creates a flag that cancels compactions.
-pub(crate) unsafe fn canceled_create() -> *mut u8 {
-    Box::into_raw(Box::<Canceled>::default()).cast()
-}
-
-/// Destroys a flag; null is permitted.
-///
-/// # Safety
-/// The flag is from [`canceled_create`], and is not used again.
-pub(crate) unsafe fn canceled_destroy(canceled: *mut u8) {
-    if !canceled.is_null() {
-        // SAFETY: promised by the caller.
-        drop(unsafe { Box::from_raw(canceled.cast::<Canceled>()) });
-    }
-}
-
-/// Sets a flag.
-///
-/// # Safety
-/// The flag is null or from [`canceled_create`].
-pub(crate) unsafe fn canceled_set(canceled: *mut u8, value: u8) {
-    // SAFETY: promised by the caller.
-    if let Some(canceled) = unsafe { canceled.cast::<Canceled>().as_ref() } {
-        canceled.set(value != 0);
-    }
-}
-
-/// Sets the flag of options, which outlives their use; null: none.
+/// Sets the flag that cancels the compactions with these options; null for none.
 ///
 /// # Safety
 /// The rules of C.
 pub(crate) unsafe fn set_canceled(options: *mut Handle<FilesOptions>, canceled: *mut u8) {
     // SAFETY: promised by the caller.
     if let Ok(options) = unsafe { handle::exclusive(options, "options") } {
-        options.canceled = canceled.cast_const().cast();
+        // SAFETY: promised by the caller.
+        options.canceled = unsafe { cancel_flag::share(canceled) };
     }
 }
 
@@ -215,8 +163,7 @@ pub(crate) unsafe fn compact_cf(
     // SAFETY: promised by the caller.
     let job_info = unsafe { handle::exclusive(job_info, "compaction_job_info") }.ok();
     let defaults = FilesOptions::default();
-    // SAFETY: promised by the caller.
-    let options = unsafe { options.unwrap_or(&defaults).of_engine(output_path_id)? };
+    let options = options.unwrap_or(&defaults).of_engine(output_path_id)?;
     let level = u32::try_from(output_level)
         .map_err(|_| Failure::argument(format!("{output_level} is no level")))?;
     let files: Vec<PathBuf> = names

@@ -27,7 +27,7 @@ pub(crate) fn open_for_read_only(
     Ok(Db::builder(options).read_only().open(path)?)
 }
 
-/// Fails if a database that is to be opened read-only has a write-ahead log and must not.
+/// Checks that a database has no write-ahead log, if `error_if_wal_file_exists` demands it.
 pub(crate) fn check_logs(
     options: &koeldb::Options,
     path: &Path,
@@ -76,7 +76,7 @@ pub(crate) fn open_with_ttl(options: &Options, name: &CStr, ttl: i32) -> Result<
     Ok(Db::open_with_ttl(options, path(name), time_to_live(ttl))?)
 }
 
-/// Closes a database for good; iterators, snapshots and families that outlive it are harmless.
+/// Closes a database. Iterators, snapshots and column families may outlive it.
 pub(crate) fn close(db: Db) {
     // C has no place for the error; it is in LOG.
     let _ = db.close();

@@ -12,7 +12,7 @@ use koeldb::{BatchCursor, ColumnFamily, Db, DbCursor, Timestamp};
 use crate::boundary::Failure;
 use crate::data::lists;
 use crate::handle::{self, Handle};
-use crate::memory::{self, Slice};
+use crate::memory::Slice;
 use crate::settings::read::ReadOptions;
 
 /// The cursor of the engine.
@@ -61,7 +61,7 @@ impl From<BatchCursor> for Cursor {
 }
 
 impl Cursor {
-    /// Adds the changes of a batch to an iterator over a column family; `options` bound the batch's keys.
+    /// Adds the changes of a batch to an iterator, within the bounds of `options`.
     ///
     /// An iterator that has changes of a batch already stays as it is: RocksDB has none such.
     pub(crate) fn with_batch(
@@ -235,8 +235,9 @@ pub(crate) unsafe fn create_several(
     let options = unsafe { handle::shared(options, "opts")? };
     // SAFETY: promised by the caller.
     let families = unsafe { lists::objects(families.cast(), count, "column_families")? };
-    // SAFETY: promised by the caller.
-    unsafe { memory::array(iterators, count, "iterators")? };
+    if count > 0 && iterators.is_null() {
+        return Err(Failure::null("iterators"));
+    }
     let mut options = options.inner.clone();
     if options.get_snapshot().is_none() && !options.get_tailing() {
         options.set_snapshot(&db.snapshot());

@@ -48,6 +48,21 @@ pub(crate) unsafe fn names<'a>(
     texts.into_iter().map(memory::name).collect()
 }
 
+/// Joins the parts of a key or a value.
+///
+/// # Safety
+/// Both arrays have `count` elements.
+pub(crate) unsafe fn join(
+    parts: *const *const c_char,
+    lengths: *const usize,
+    count: i32,
+    name: &str,
+) -> Result<Vec<u8>, Failure> {
+    // SAFETY: promised by the caller.
+    let parts = unsafe { memory::list(parts, lengths, self::count(count), name)? };
+    Ok(parts.concat())
+}
+
 /// Returns the objects of an array of pointers.
 ///
 /// # Safety
@@ -66,7 +81,7 @@ pub(crate) unsafe fn objects<'a, T>(
         .collect()
 }
 
-/// Hands C an array from its heap.
+/// Copies an array to the C heap.
 pub(crate) fn give_array<T: Copy>(items: &[T]) -> *mut T {
     // SAFETY: any size may be asked for; zero becomes one, so that null means failure.
     let array = unsafe { libc::malloc(size_of_val(items).max(1)) }.cast::<T>();
@@ -78,7 +93,7 @@ pub(crate) fn give_array<T: Copy>(items: &[T]) -> *mut T {
     array
 }
 
-/// Hands C an array of texts, which [`free_texts`] frees.
+/// Copies texts and an array of them to the C heap, for [`free_texts`].
 pub(crate) fn give_texts(texts: impl IntoIterator<Item = impl AsRef<str>>) -> *mut *mut c_char {
     let copies: Vec<_> = texts.into_iter().map(memory::give_text).collect();
     give_array(&copies)
@@ -116,7 +131,7 @@ pub(crate) unsafe fn put<T>(array: *mut T, index: usize, value: T) {
     unsafe { place.write(value) };
 }
 
-/// Hands C handles of column families, in an array of its own.
+/// Gives handles of column families to C, in an array of the caller.
 ///
 /// # Safety
 /// The array has room for all of them.

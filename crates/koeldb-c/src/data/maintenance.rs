@@ -51,7 +51,7 @@ pub(crate) fn flush_wal(db: &Db, sync: bool) -> koeldb::Result<()> {
     db.flush_wal(sync)
 }
 
-/// As [`flush_wal`], with options; null means the defaults.
+/// Writes buffered records of the log to its file, and syncs it if the options say so.
 pub(crate) fn flush_wal_with_options(
     db: &Db,
     options: Option<&LogFlushOptions>,
@@ -64,7 +64,7 @@ pub(crate) fn verify_checksum(db: &Db) -> koeldb::Result<()> {
     db.verify_checksums()
 }
 
-/// As [`verify_checksum`]; the options of reads change no result.
+/// Verifies the checksums of all blocks; the read options have no effect.
 pub(crate) fn verify_checksum_with_options(db: &Db, _: &ReadOptions) -> koeldb::Result<()> {
     db.verify_checksums()
 }
@@ -81,7 +81,7 @@ pub(crate) fn verify_file_checksums(db: &Db) -> Result<(), Failure> {
     Ok(db.verify_file_checksums().map(drop)?)
 }
 
-/// As [`verify_file_checksums`]; the options of reads change no result.
+/// Verifies the checksums of all files that have one; the read options have no effect.
 pub(crate) fn verify_file_checksums_with_options(db: &Db, _: &ReadOptions) -> Result<(), Failure> {
     verify_file_checksums(db)
 }

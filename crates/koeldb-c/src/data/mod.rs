@@ -5,6 +5,7 @@ pub(crate) mod batch_lists;
 pub(crate) mod batch_visit;
 pub(crate) mod batched_get;
 pub(crate) mod call_options;
+pub(crate) mod cancel_flag;
 pub(crate) mod compact_files;
 pub(crate) mod compaction;
 pub(crate) mod db;

@@ -14,9 +14,9 @@ use crate::memory;
 use crate::settings::read::ReadOptions;
 
 /// The answers for all keys, or the error of all.
-pub(super) type Answers<T> = Result<Vec<koeldb::Result<Option<T>>>, Failure>;
+pub(crate) type Answers<T> = Result<Vec<koeldb::Result<Option<T>>>, Failure>;
 
-/// Writes the errors of a multi-get, and hands each value to `give`.
+/// Writes the errors of a multi-get, and calls `give` with each value.
 ///
 /// # Safety
 /// The array has `count` elements.
@@ -53,7 +53,7 @@ pub(super) unsafe fn deliver<T>(
 ///
 /// # Safety
 /// The arrays have `count` elements.
-unsafe fn deliver_values(
+pub(crate) unsafe fn deliver_values(
     answers: Answers<PinnedSlice>,
     count: usize,
     values: *mut *mut c_char,

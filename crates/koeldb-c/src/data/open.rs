@@ -12,7 +12,7 @@ use crate::handle::{self, Handle};
 use crate::memory;
 use crate::settings::options::Options;
 
-/// The arguments that all functions of this module have.
+/// The arguments common to the functions of this module.
 struct Request<'a> {
     options: &'a koeldb::Options,
     builder: DbBuilder,

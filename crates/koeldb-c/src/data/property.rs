@@ -9,7 +9,7 @@ use koeldb::{ColumnFamily, Db};
 use crate::boundary::Failure;
 use crate::data::lists;
 use crate::handle::{self, Handle};
-use crate::memory;
+use crate::memory::{self, Out};
 
 /// Returns a property of a column family; null if it has none of the name.
 fn text(family: &ColumnFamily, name: Result<&CStr, Failure>) -> *mut c_char {
@@ -47,17 +47,17 @@ pub(crate) unsafe fn value_cf(
 }
 
 /// Writes a numeric property of the default column family; returns 0, or -1 if there is none.
-pub(crate) fn number(db: &Db, name: &CStr, out: Option<&mut u64>) -> i32 {
+pub(crate) fn number(db: &Db, name: &CStr, out: Out<'_, u64>) -> i32 {
     number_cf(db, db.default_cf(), name, out)
 }
 
 /// Writes a numeric property of a column family; returns 0, or -1 if there is none.
-pub(crate) fn number_cf(_: &Db, family: &ColumnFamily, name: &CStr, out: Option<&mut u64>) -> i32 {
+pub(crate) fn number_cf(_: &Db, family: &ColumnFamily, name: &CStr, out: Out<'_, u64>) -> i32 {
     let name = name.to_str().ok();
     let number = name.and_then(|name| family.property_int_value(name).ok().flatten());
     match (number, out) {
         (Some(number), Some(out)) => {
-            *out = number;
+            out.write(number);
             0
         }
         _ => -1,

@@ -169,7 +169,7 @@ pub(crate) unsafe fn get_cf_with_ts(
     unsafe { give_dated(found, length, timestamp, timestamp_length) }
 }
 
-/// Hands C a value and its timestamp.
+/// Gives copies of a value and its timestamp to C.
 ///
 /// # Safety
 /// The places are null or may be written.

@@ -1,7 +1,7 @@
 //! Approximate sizes of ranges, of tables, blob files and memtables.
 //!
-//! Tables are estimated by the engine, and blob files in proportion to them, as in RocksDB. Memtables
-//! are scanned.
+//! Tables are estimated by the engine, and blob files in proportion to them, as in RocksDB.
+//! Memtables are scanned.
 
 #![expect(unsafe_code, reason = "arrays of the caller")]
 

@@ -10,6 +10,7 @@ use koeldb::{Db, Error, ErrorKind, LogFile, TailOptions, UpdateBatch, UpdateIter
 use crate::boundary::Failure;
 use crate::data::call_options::LogReadOptions;
 use crate::handle::{self, Handle};
+use crate::memory::Out;
 
 /// An iterator over the batches of the log (`rocksdb_wal_iterator_t`).
 ///
@@ -74,12 +75,10 @@ impl Updates {
     }
 
     /// Returns the batch and its first sequence number; an empty one if there is none.
-    pub(crate) fn batch(&self, sequence_number: Option<&mut u64>) -> WriteBatch {
+    pub(crate) fn batch(&self, sequence_number: Out<'_, u64>) -> WriteBatch {
+        let first = self.current.as_ref();
         if let Some(out) = sequence_number {
-            *out = self
-                .current
-                .as_ref()
-                .map_or(0, |batch| batch.sequence_number);
+            out.write(first.map_or(0, |batch| batch.sequence_number));
         }
         let batch = self.current.as_ref().map(|current| current.batch.clone());
         batch.unwrap_or_default()

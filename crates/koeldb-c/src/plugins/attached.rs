@@ -1,4 +1,4 @@
-//! Plug-ins of options that the engine's options do not hand back.
+//! Plug-ins of options that the engine's options do not return.
 
 use super::compaction_filter::Filters;
 use super::logger::Logger;

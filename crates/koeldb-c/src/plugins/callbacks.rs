@@ -1,4 +1,4 @@
-//! The state of callbacks, and what their calls share.
+//! The state of callbacks, and macros for the functions that take over objects.
 //!
 //! A caller of C promises that callbacks and their state may be used by any thread, several at a
 //! time, and that the state is valid until its destructor is called.
@@ -7,7 +7,6 @@
 
 use std::ffi::{c_char, c_void};
 
-use crate::boundary::Failure;
 use crate::memory;
 
 /// The function that destroys a state.
@@ -62,11 +61,6 @@ impl Drop for State {
     }
 }
 
-/// Returns the argument of a function that cannot fail, or panics, which ends the process.
-pub(crate) fn needed<T>(argument: Result<T, Failure>) -> T {
-    argument.unwrap_or_else(|failure| panic!("{}", failure.text()))
-}
-
 /// Defines an unsafe function that gives an object of options, or null, to them.
 macro_rules! given {
     ($(#[$doc:meta])* $name:ident($Target:ty, $Given:ty) = |$target:ident, $given:ident| $body:expr) => {
@@ -79,7 +73,7 @@ macro_rules! given {
             given: *mut crate::handle::Handle<$Given>,
         ) {
             // SAFETY: promised by the caller.
-            let $target = needed(unsafe { crate::handle::exclusive(target, "options") });
+            let $target = crate::boundary::needed(unsafe { crate::handle::exclusive(target, "options") });
             // SAFETY: promised by the caller.
             let $given = unsafe { crate::handle::take_optional(given) };
             $body

@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use koeldb::{CompactionFilterContext, Decision};
 
+use crate::boundary::needed;
 use crate::handle::{self, Handle};
 use crate::memory::{self, ToC};
 use crate::settings::options::Options;
 
-use super::callbacks::{Destructor, Name, State, given, needed};
+use super::callbacks::{Destructor, Name, State, given};
 use super::components;
 
 type FilterFunction = unsafe extern "C" fn(
@@ -123,7 +124,7 @@ pub(crate) struct Filters {
     factory: Option<Factory>,
 }
 
-/// Sets what the compactions of options use.
+/// Sets the filter or the factory that compactions use.
 fn apply(options: &mut Options) {
     let filters = options.attached.filters.clone();
     match (filters.single, filters.factory) {
@@ -184,12 +185,12 @@ given! {
     set_factory(Options, Factory) = |options, factory| apply_factory(options, factory)
 }
 
-/// Whether all data of the column family takes part.
+/// Returns whether all data of the column family takes part.
 pub(crate) fn is_full(context: &CompactionFilterContext) -> bool {
     context.is_full_compaction
 }
 
-/// Whether a call requested the compaction.
+/// Returns whether a call requested the compaction.
 pub(crate) fn is_manual(context: &CompactionFilterContext) -> bool {
     context.is_manual_compaction
 }

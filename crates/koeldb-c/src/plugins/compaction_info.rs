@@ -1,4 +1,4 @@
-//! What listeners read of compactions and their parts.
+//! Descriptions of compactions and subcompactions, for listeners.
 
 #![expect(unsafe_code, reason = "lends parts of objects of the caller")]
 
@@ -10,10 +10,10 @@ use koeldb::{CompactionFileInfo, CompactionJobInfo, CompactionJobStats, Subcompa
 use crate::boundary::Failure;
 use crate::handle::Handle;
 use crate::memory::ToC;
+use crate::text::Text;
 
 use super::job_info::{BlobFile, BlobGarbage, codec, getters, int, lent, thread_id};
 use super::table_properties::TableProperties;
-use super::text::Text;
 
 /// Returns the number of a reason in C.
 pub(super) fn reason_number(reason: impl Debug) -> u32 {
@@ -79,7 +79,7 @@ pub(crate) struct JobStats {
     largest: Text,
 }
 
-/// The bytes of a key that figures have.
+/// The length of the prefixes of keys in the figures.
 const PREFIX_BYTES: usize = 8;
 
 impl From<&CompactionJobStats> for JobStats {
@@ -132,13 +132,14 @@ getters!(JobStats {
     num_single_del_mismatch: u64 = |stats| stats.of.num_single_deletions_mismatched;
 });
 
-/// Returns the count of what never happens: no input is passed over unread, and no entry with a
-/// damaged key is written again.
+/// Returns 0, a count of what does not happen in this engine.
+///
+/// Every input is read, and a damaged key fails the compaction.
 pub(crate) fn none(_: &JobStats) -> u64 {
     0
 }
 
-/// Returns the count of damaged keys that were written again: none, as they fail a compaction.
+/// Returns 0, the count of damaged keys: they fail a compaction.
 pub(crate) fn none_of_job(_: &CompactionJob) -> u64 {
     0
 }

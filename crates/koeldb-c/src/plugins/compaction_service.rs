@@ -1,4 +1,4 @@
-//! Services that have other processes run compactions.
+//! Services that run compactions in other processes.
 
 #![expect(unsafe_code, reason = "calls functions of the caller")]
 
@@ -21,11 +21,11 @@ use crate::functions::callbacks::{
 use crate::handle::{self, Handle};
 use crate::memory::{self, ToC};
 use crate::settings::options::Options;
+use crate::text::Text;
 
-use super::callbacks::{Destructor, State, given, needed};
+use super::callbacks::{Destructor, State, given};
 use super::compaction_info::{MANUAL, reason_number};
 use super::job_info::getters;
-use super::text::Text;
 
 /// Returns the status of a number of C.
 fn status_of(number: i32) -> Option<CompactionServiceJobStatus> {
@@ -69,7 +69,7 @@ impl Response {
         Response::new(None, status)
     }
 
-    /// Returns the status; that of a failure for null.
+    /// Returns the status; that of a failure for a null pointer.
     pub(crate) fn status(response: Option<&Self>) -> i32 {
         let status = response.map(|response| response.status);
         number_of(status.unwrap_or(CompactionServiceJobStatus::Failure))
@@ -102,7 +102,7 @@ impl From<&CompactionServiceJobInfo> for JobInfo {
     }
 }
 
-/// The number of the priority of compactions in C: all are of this one.
+/// The priority of all compactions, RocksDB's `Env::Priority::LOW`.
 const LOW: i32 = 1;
 
 getters!(JobInfo {

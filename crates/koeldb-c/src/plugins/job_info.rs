@@ -1,4 +1,4 @@
-//! What listeners read of flushes, memtables, ingestions and stalls.
+//! Descriptions of flushes, memtables, ingestions and stalls, for listeners.
 
 #![expect(unsafe_code, reason = "lends parts of objects of the caller")]
 
@@ -8,9 +8,9 @@ use koeldb::{
 };
 
 use crate::handle::Handle;
+use crate::text::Text;
 
 use super::table_properties::TableProperties;
-use super::text::Text;
 
 /// Defines methods of a type that return a part of it.
 macro_rules! getters {
@@ -24,7 +24,7 @@ macro_rules! getters {
     };
 }
 
-/// Defines unsafe functions that lend a part of an object, an object of its own; null without it.
+/// Defines unsafe functions that lend an object within another one; null if there is none.
 macro_rules! lent {
     ($($name:ident($Of:ty $(, $at:ident: $At:ty)*) -> $Part:ty = |$of:ident| $value:expr;)*) => {$(
         /// Lends a part of an object.
@@ -83,7 +83,7 @@ getters!(BlobFile {
     bytes: u64 = |of| of.info.blob_bytes;
 });
 
-/// What became garbage in a blob file (`rocksdb_blob_file_garbage_info_t`).
+/// The garbage that a job left in a blob file (`rocksdb_blob_file_garbage_info_t`).
 pub(crate) struct BlobGarbage {
     info: BlobFileGarbageInfo,
     path: Text,
@@ -110,7 +110,7 @@ getters!(BlobGarbage {
 pub(crate) struct FlushJob {
     info: FlushJobInfo,
     family: Text,
-    /// The path of the table; empty as long as there is none.
+    /// The path of the table; empty before it is written.
     path: Text,
     properties: Option<Handle<TableProperties>>,
     blob_files: Vec<Handle<BlobFile>>,

@@ -1,6 +1,6 @@
 //! Listeners of functions.
 //!
-//! An event comes in the thread in which it happens.
+//! Functions are called in the thread of the event.
 
 #![expect(unsafe_code, reason = "calls functions of the caller")]
 
@@ -21,7 +21,7 @@ use crate::functions::callbacks::{
 use crate::handle::{self, Handle};
 use crate::settings::options::Options;
 
-use super::callbacks::{Destructor, State, given, needed};
+use super::callbacks::{Destructor, State, given};
 use super::compaction_info::{CompactionJob, Subcompaction};
 use super::job_info::{FlushJob, Ingestion, Memtable, Stall};
 
@@ -56,20 +56,20 @@ impl Status {
     }
 }
 
-/// The number of the reason in C of errors of the job that runs in a thread, by thread.
+/// The error reason of the job that runs in each thread, as its number in C.
 #[derive(Default)]
 struct Jobs(Mutex<HashMap<ThreadId, u32>>);
 
-/// The number of the reason of errors of flushes in C.
+/// The error reason of flushes.
 const FLUSH: u32 = 0;
 
-/// The number of the reason of errors of compactions in C.
+/// The error reason of compactions.
 const COMPACTION: u32 = 1;
 
-/// The number of the reason of errors of writes in C.
+/// The error reason of writes.
 const WRITE: u32 = 2;
 
-/// The number of the reason of errors of the manifest in C.
+/// The error reason of writes of the MANIFEST.
 const MANIFEST: u32 = 4;
 
 impl Jobs {
@@ -87,7 +87,7 @@ impl Jobs {
         self.with(|jobs, thread| jobs.remove(&thread));
     }
 
-    /// Returns the number of the reason of an error in C.
+    /// Returns the reason of an error, as its number in C.
     fn error_reason(&self, error: &koeldb::Error) -> u32 {
         let file = error.file().and_then(|file| file.path.file_name());
         if file.is_some_and(|name| name.to_string_lossy().starts_with("MANIFEST")) {

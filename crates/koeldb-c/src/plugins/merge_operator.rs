@@ -12,7 +12,7 @@ use crate::handle::{self, Handle};
 use crate::memory::{self, ToC};
 use crate::settings::options::Options;
 
-use super::callbacks::{Destructor, Name, State, given, needed};
+use super::callbacks::{Destructor, Name, State, given};
 use super::components;
 
 type FullMerge = unsafe extern "C" fn(

@@ -1,8 +1,8 @@
 //! Plug-ins in C: comparators, merge operators, filters, prefix extractors, loggers, listeners, and
 //! services for remote compaction.
 //!
-//! Each object owns the state of its callbacks ([`callbacks::State`]) behind an `Arc`, which options
-//! and open databases share: the destructor of the state runs once, after the last use.
+//! Each object owns the state of its callbacks ([`callbacks::State`]) behind an `Arc`, which
+//! options and open databases share: the destructor of the state runs once, after the last use.
 
 pub(crate) mod attached;
 pub(crate) mod callbacks;
@@ -18,5 +18,4 @@ pub(crate) mod merge_operator;
 pub(crate) mod remote;
 pub(crate) mod slice_transform;
 pub(crate) mod table_properties;
-pub(crate) mod text;
 pub(crate) mod wal_filter;

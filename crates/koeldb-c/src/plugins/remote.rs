@@ -4,16 +4,16 @@
 
 use std::ffi::CStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use koeldb::Db;
 
-use crate::boundary::Failure;
+use crate::boundary::{Failure, needed};
+use crate::data::cancel_flag::{self, CancelFlag};
 use crate::memory::path;
 use crate::settings::option_text::Named;
 use crate::settings::options::Options;
 
-use super::callbacks::{given, needed};
+use super::callbacks::given;
 use super::compaction_filter::{self, CompactionFilter, Factory};
 use super::comparator::{self, Comparator};
 use super::components::{self, ChecksumFactory, CollectorFactory, PartitionerFactory};
@@ -22,8 +22,7 @@ use super::logger::{self, Logger};
 use super::merge_operator::{self, MergeOperator};
 use super::slice_transform::{self, SliceTransform};
 
-/// What a worker adds to the options that the primary wrote down
-/// (`rocksdb_compaction_service_options_override_t`).
+/// The options that a worker sets itself (`rocksdb_compaction_service_options_override_t`).
 ///
 /// The engine takes the environment, listeners, comparator, merge operator, filters and prefix
 /// extractor from it; all else comes from the primary.
@@ -107,12 +106,12 @@ given! {
 /// Options of the call that runs a job (`rocksdb_open_and_compact_options_t`).
 #[derive(Default)]
 pub(crate) struct CallOptions {
-    canceled: Option<Arc<AtomicBool>>,
+    canceled: Option<Arc<CancelFlag>>,
     allow_resumption: bool,
 }
 
 impl CallOptions {
-    /// Sets whether a later call continues an earlier one. The engine begins each job anew.
+    /// Sets whether a call resumes an earlier one. Without effect: the engine begins each job anew.
     pub(crate) fn set_allow_resumption(&mut self, on: bool) {
         self.allow_resumption = on;
     }
@@ -124,7 +123,7 @@ impl CallOptions {
     /// Fails if the job is cancelled.
     fn check(&self) -> Result<(), Failure> {
         match &self.canceled {
-            Some(flag) if flag.load(Ordering::Relaxed) => Err(Failure::Text(
+            Some(flag) if flag.token().is_canceled() => Err(Failure::Text(
                 "Result incomplete: Manual compaction paused".to_owned(),
             )),
             _ => Ok(()),
@@ -132,50 +131,15 @@ impl CallOptions {
     }
 }
 
-/// Creates a flag that cancels jobs.
-pub(crate) fn create_flag() -> *mut u8 {
-    Arc::into_raw(Arc::new(AtomicBool::new(false)))
-        .cast_mut()
-        .cast()
-}
-
-/// Destroys a flag; options that have it keep it.
-///
-/// # Safety
-/// The flag is null or from [`create_flag`], and is not used again.
-pub(crate) unsafe fn destroy_flag(flag: *mut u8) {
-    if !flag.is_null() {
-        // SAFETY: it is from `create_flag`.
-        drop(unsafe { Arc::from_raw(flag.cast::<AtomicBool>().cast_const()) });
-    }
-}
-
-/// Sets a flag.
-///
-/// # Safety
-/// The flag is null or from [`create_flag`].
-pub(crate) unsafe fn set_flag(flag: *mut u8, value: u8) {
-    // SAFETY: it is null or from `create_flag`.
-    if let Some(flag) = unsafe { flag.cast::<AtomicBool>().as_ref() } {
-        flag.store(value != 0, Ordering::Relaxed);
-    }
-}
-
 /// Sets the flag that cancels the job; null for none.
 ///
 /// # Safety
-/// The flag is null or from [`create_flag`]; the options are such.
+/// The rules of C.
 pub(crate) unsafe fn set_canceled(options: *mut crate::handle::Handle<CallOptions>, flag: *mut u8) {
     // SAFETY: promised by the caller.
     let options = needed(unsafe { crate::handle::exclusive(options, "options") });
-    let flag = flag.cast::<AtomicBool>().cast_const();
-    options.canceled = None;
-    if !flag.is_null() {
-        // SAFETY: it is from `create_flag`.
-        unsafe { Arc::increment_strong_count(flag) };
-        // SAFETY: it is from `create_flag`, and has been counted for this.
-        options.canceled = Some(unsafe { Arc::from_raw(flag) });
-    }
+    // SAFETY: promised by the caller.
+    options.canceled = unsafe { cancel_flag::share(flag) };
 }
 
 /// Runs the job of a primary, and returns the message for it.
@@ -193,7 +157,7 @@ pub(crate) fn open_and_compact(
 
 /// Runs the job of a primary unless it is cancelled.
 ///
-/// A flag that is set meanwhile makes the call fail when the job ends.
+/// If the flag is set during the job, the call fails at its end.
 pub(crate) fn open_and_compact_with(
     options: &CallOptions,
     db_path: &CStr,

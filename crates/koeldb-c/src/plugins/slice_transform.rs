@@ -6,11 +6,12 @@ use std::ffi::{c_char, c_void};
 
 use koeldb::{FixedPrefix, PrefixExtractor};
 
+use crate::boundary::needed;
 use crate::handle::{self, Handle};
 use crate::memory;
 use crate::settings::options::Options;
 
-use super::callbacks::{Destructor, Name, State, given, needed};
+use super::callbacks::{Destructor, Name, State, given};
 use super::components;
 
 type Transform = unsafe extern "C" fn(*mut c_void, *const c_char, usize, *mut usize) -> *mut c_char;

@@ -7,12 +7,13 @@ use std::ffi::c_void;
 
 use koeldb::SstFileProperties;
 
+use crate::boundary::needed;
 use crate::functions::callbacks;
 use crate::handle::{self, Handle};
 use crate::settings::read::ReadOptions;
+use crate::text::Text;
 
-use super::callbacks::{Destructor, State, needed};
-use super::text::Text;
+use super::callbacks::{Destructor, State};
 
 /// Defines the properties of a table, and the methods that return them.
 macro_rules! table_properties {
@@ -175,7 +176,7 @@ impl TableProperties {
     }
 }
 
-/// Makes reads pass over tables for which the function returns zero; null ends that.
+/// Makes reads skip the tables for which the function returns zero; null removes the filter.
 ///
 /// # Safety
 /// The pointer is that of read options; the state is given away.
@@ -198,12 +199,12 @@ pub(crate) unsafe fn set_table_filter(
     });
 }
 
-/// Makes reads look into all tables.
+/// Removes the filter of tables.
 pub(crate) fn clear_table_filter(options: &mut ReadOptions) {
     options.inner.clear_table_filter();
 }
 
-/// Whether reads pass over tables.
+/// Returns whether reads have a filter of tables.
 pub(crate) fn has_table_filter(options: &ReadOptions) -> bool {
     options.inner.has_table_filter()
 }

@@ -1,4 +1,4 @@
-//! Filters of the log, which the engine does not have: options with one cannot be opened.
+//! Filters of the write-ahead log, which the engine does not have: an open with one fails.
 
 use std::ffi::c_void;
 
@@ -10,7 +10,7 @@ use super::callbacks::{Destructor, Name, State};
 
 /// A filter of the log (`rocksdb_walfilter_t`).
 pub(crate) struct WalFilter {
-    /// Its destructor is called with the filter's.
+    /// Dropped with the filter, which calls the destructor.
     _state: State,
 }
 

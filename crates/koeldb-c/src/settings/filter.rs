@@ -7,17 +7,17 @@ use koeldb::{BlockBasedOptions, FilterPolicy};
 use crate::handle::{self, Handle};
 use crate::settings::part::Part;
 
-/// A Bloom filter.
+/// Creates a Bloom filter.
 pub(crate) fn bloom(bits_per_key: f64) -> FilterPolicy {
     FilterPolicy::bloom(bits_per_key)
 }
 
-/// A Ribbon filter on all levels.
+/// Creates a Ribbon filter for all levels.
 pub(crate) fn ribbon(bits_per_key: f64) -> FilterPolicy {
     FilterPolicy::ribbon(bits_per_key, -1)
 }
 
-/// A Ribbon filter, and a Bloom filter above a level.
+/// Creates a Ribbon filter, with a Bloom filter above a level.
 pub(crate) fn ribbon_hybrid(bits_per_key: f64, bloom_before_level: i32) -> FilterPolicy {
     FilterPolicy::ribbon(bits_per_key, bloom_before_level)
 }

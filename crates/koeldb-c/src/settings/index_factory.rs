@@ -6,22 +6,22 @@ use crate::boundary::Failure;
 use crate::settings::part::Part;
 use crate::settings::read::ReadOptions;
 
-/// Refuses an index that tables would write; none is what they have.
+/// Refuses a user-defined index of tables; null is permitted.
 pub(crate) fn set(_: &mut Part<BlockBasedOptions>, text: Option<&[u8]>) -> Result<(), Failure> {
     refuse(text)
 }
 
-/// Returns the name of the index of tables: none.
+/// Returns null, the name of the user-defined index of tables.
 pub(crate) fn name(_: &Part<BlockBasedOptions>) -> Option<&[u8]> {
     None
 }
 
-/// Refuses an index that reads would use; none is what they use.
+/// Refuses a user-defined index of reads; null is permitted.
 pub(crate) fn set_of_reads(_: &mut ReadOptions, text: Option<&[u8]>) -> Result<(), Failure> {
     refuse(text)
 }
 
-/// Returns the name of the index of reads: none.
+/// Returns null, the name of the user-defined index of reads.
 pub(crate) fn name_of_reads(_: &ReadOptions) -> Option<&[u8]> {
     None
 }

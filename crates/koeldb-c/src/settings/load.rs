@@ -1,4 +1,4 @@
-//! The options that a database was opened with last.
+//! Options read from the newest OPTIONS file of a database.
 
 #![expect(unsafe_code, reason = "writes lists of the caller")]
 
@@ -7,18 +7,10 @@ use std::ffi::c_char;
 use koeldb::{Cache, ConfigOptions, Env};
 
 use crate::boundary::Failure;
+use crate::data::lists;
 use crate::handle::{self, Handle};
 use crate::memory;
 use crate::settings::options::Options;
-
-/// Copies pointers to an array of the C heap.
-fn array<T>(pointers: &[*mut T]) -> *mut *mut T {
-    // SAFETY: pointers are plain bytes, whose number is that of the array.
-    let bytes = unsafe {
-        std::slice::from_raw_parts(pointers.as_ptr().cast::<u8>(), size_of_val(pointers))
-    };
-    memory::copy(bytes).cast()
-}
 
 /// Reads the newest OPTIONS file of a database.
 ///
@@ -72,9 +64,9 @@ pub(crate) unsafe fn load_latest(
     // SAFETY: promised by the caller.
     unsafe { memory::set(count, texts.len()) };
     // SAFETY: promised by the caller.
-    unsafe { memory::set(names, array(&texts)) };
+    unsafe { memory::set(names, lists::give_array(&texts)) };
     // SAFETY: promised by the caller.
-    unsafe { memory::set(families, array(&objects)) };
+    unsafe { memory::set(families, lists::give_array(&objects)) };
     Ok(())
 }
 
@@ -87,10 +79,10 @@ fn use_cache(options: &mut koeldb::Options, cache: &Cache) {
     }
 }
 
-/// Frees what [`load_latest`] returned.
+/// Frees the options, names and arrays of [`load_latest`].
 ///
 /// # Safety
-/// The pointers are from there.
+/// The pointers are from [`load_latest`], and are not used again.
 pub(crate) unsafe fn destroy(
     db_options: *mut Handle<Options>,
     names: *mut *mut c_char,
@@ -99,14 +91,8 @@ pub(crate) unsafe fn destroy(
 ) {
     // SAFETY: promised by the caller.
     unsafe { handle::destroy(db_options) };
-    if !names.is_null() {
-        // SAFETY: promised by the caller.
-        let list = unsafe { memory::array(names.cast_const(), count, "names") };
-        for name in list.unwrap_or_default() {
-            // SAFETY: promised by the caller.
-            unsafe { memory::free(name.cast()) };
-        }
-    }
+    // SAFETY: promised by the caller.
+    unsafe { lists::free_texts(names, count) };
     if !families.is_null() {
         // SAFETY: promised by the caller.
         let list = unsafe { memory::array(families.cast_const(), count, "families") };
@@ -115,8 +101,6 @@ pub(crate) unsafe fn destroy(
             unsafe { handle::destroy(*family) };
         }
     }
-    // SAFETY: promised by the caller.
-    unsafe { memory::free(names.cast()) };
     // SAFETY: promised by the caller.
     unsafe { memory::free(families.cast()) };
 }

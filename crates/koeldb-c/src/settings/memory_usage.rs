@@ -2,7 +2,7 @@
 
 use koeldb::{Cache, Db};
 
-/// What is measured (`rocksdb_memory_consumers_t`).
+/// The databases and caches to measure (`rocksdb_memory_consumers_t`).
 #[derive(Default)]
 pub(crate) struct Consumers {
     databases: Vec<Db>,

@@ -16,7 +16,6 @@ pub(crate) mod read;
 pub(crate) mod sets;
 pub(crate) mod statistic_names;
 pub(crate) mod statistics;
-pub(crate) mod statistics_text;
 pub(crate) mod structures;
 pub(crate) mod threads;
 pub(crate) mod write;

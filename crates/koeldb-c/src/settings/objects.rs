@@ -3,19 +3,18 @@
 use std::ffi::CStr;
 use std::time::Duration;
 
-use koeldb::{
-    Cache, DbPath, Env, RateLimiter, RateLimiterMode, SstFileManager, WriteBufferManager,
-};
+pub(crate) use koeldb::SstFileManager;
+use koeldb::{Cache, DbPath, Env, RateLimiter, RateLimiterMode, WriteBufferManager};
 
 use crate::memory::path;
 use crate::settings::options::Options;
 
-/// The environment of the operating system.
+/// Returns the environment of the operating system.
 pub(crate) fn default_env() -> Env {
     Env::default()
 }
 
-/// An environment in memory.
+/// Creates an environment in memory.
 pub(crate) fn mem_env() -> Env {
     Env::mem_env()
 }
@@ -25,7 +24,7 @@ pub(crate) fn set_env(options: &mut Options, env: Option<&Env>) {
     options.inner.set_env(&env.cloned().unwrap_or_default());
 }
 
-/// A rate limiter of writes.
+/// Creates a rate limiter of writes.
 pub(crate) fn rate_limiter(
     bytes_per_second: i64,
     refill_micros: i64,
@@ -34,12 +33,12 @@ pub(crate) fn rate_limiter(
     rate_limiter_of(bytes_per_second, refill_micros, fairness, 1, false)
 }
 
-/// A rate limiter of writes that adapts to the demand.
+/// Creates a rate limiter of writes that adapts to the demand.
 pub(crate) fn auto_tuned(bytes_per_second: i64, refill_micros: i64, fairness: i32) -> RateLimiter {
     rate_limiter_of(bytes_per_second, refill_micros, fairness, 1, true)
 }
 
-/// A rate limiter.
+/// Creates a rate limiter.
 pub(crate) fn rate_limiter_of(
     bytes_per_second: i64,
     refill_micros: i64,
@@ -133,7 +132,7 @@ pub(crate) fn set_buffers(options: &mut Options, buffers: &Buffers) {
     options.inner.set_write_buffer_manager(&buffers.inner);
 }
 
-/// The manager of table files; the environment of each database deletes its own.
+/// Creates a manager of table files. Each database deletes files in its own environment.
 pub(crate) fn files(_: &Env) -> SstFileManager {
     SstFileManager::default()
 }
@@ -153,18 +152,12 @@ pub(crate) fn set_delete_rate(files: &SstFileManager, rate: i64) {
     files.set_delete_rate_bytes_per_second(u64::try_from(rate).unwrap_or_default());
 }
 
-/// A directory of table files and its size.
+/// Creates a path of table files with its target size.
 pub(crate) fn db_path(directory: &CStr, bytes: u64) -> DbPath {
     DbPath::new(path(directory), bytes)
 }
 
-pub(crate) mod file_manager {
-    //! The type, for its own functions.
-
-    pub(crate) use koeldb::SstFileManager as Files;
-}
-
-/// Creates a directory of an environment, and those above it; fails for none that exists.
-pub(crate) fn create_directory(env: &koeldb::Env, path: &std::ffi::CStr) -> koeldb::Result<()> {
-    env.file_system().create_dir_all(crate::memory::path(path))
+/// Creates a directory and its parents in an environment; an existing one is no error.
+pub(crate) fn create_directory(env: &Env, directory: &CStr) -> koeldb::Result<()> {
+    env.file_system().create_dir_all(path(directory))
 }

@@ -16,8 +16,8 @@ pub(crate) trait Named {
 
 /// The values that the engine refused, in the order of their setters.
 ///
-/// A setter cannot fail: the first of them fails the open. A later value of the same option replaces
-/// it, and until then the getter returns it.
+/// A setter cannot fail: the first of them fails the open. A later value of the same option
+/// replaces it, and until then the getter returns it.
 #[derive(Clone, Default)]
 pub(crate) struct Refusals(Vec<Refusal>);
 
@@ -106,7 +106,7 @@ impl Value for &CStr {
     }
 }
 
-/// Whether C declares a switch as a number.
+/// Returns whether an option is a switch that C declares as a number.
 fn is_bool(name: &str) -> bool {
     matches!(name, "use_fsync" | "no_block_cache")
 }
@@ -128,11 +128,13 @@ const TEMPERATURES: &[&str] = &[
     "kIce",
 ];
 
-/// The option without limit whose number C declares with a sign, and the text of no limit.
+/// The option whose negative numbers in C mean no limit, and its text for no limit.
 const UNLIMITED: (&str, &str) = ("max_merge_width", "4294967295");
 
-/// The number and name of the compression that another option decides.
+/// The number in C of the compression that means that of another option.
 const OTHER_COMPRESSION: i32 = 0xff;
+
+/// The name of the same compression.
 const OTHER_COMPRESSION_NAME: &str = "kDisableCompressionOption";
 
 /// Returns the texts of an option whose values are numbered in C; `None` for other options.

@@ -12,7 +12,7 @@ use crate::settings::sets::Sets;
 pub(crate) struct Options {
     pub(crate) inner: koeldb::Options,
     pub(crate) refusals: Refusals,
-    /// Texts that C reads.
+    /// The texts of options that C has read, by option.
     lent: BTreeMap<&'static str, String>,
     pub(crate) sets: Sets,
     /// The plug-ins that callbacks made.
@@ -59,7 +59,7 @@ impl Named for Options {
 }
 
 impl Options {
-    /// Keeps the error of the setter of an option, which cannot return it, for the open.
+    /// Keeps the error of a setter, which cannot return it, for the open.
     pub(crate) fn fail(&mut self, name: &str, text: String) {
         self.refusals.note(name, "", Some(text));
     }
@@ -130,7 +130,7 @@ pub(crate) fn db_host_id(options: &mut Options) -> Option<&[u8]> {
     options.lend("db_host_id")
 }
 
-/// Returns the times of little work.
+/// Returns the off-peak hours of a day.
 pub(crate) fn daily_offpeak_time(options: &mut Options) -> Option<&[u8]> {
     options.lend("daily_offpeak_time_utc")
 }

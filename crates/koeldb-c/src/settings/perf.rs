@@ -4,16 +4,16 @@ use std::cell::Cell;
 
 use koeldb::perf::{self, PerfContext, PerfLevel};
 
-/// The metrics of the thread that asks (`rocksdb_perfcontext_t`).
+/// The metrics of the calling thread (`rocksdb_perfcontext_t`).
 pub(crate) struct ThreadMetrics;
 
 thread_local! {
-    /// Whether the program has chosen what the thread measures.
+    /// Whether the program has set the level of the thread.
     static IS_CHOSEN: Cell<bool> = const { Cell::new(false) };
 }
 
 impl Default for ThreadMetrics {
-    /// Counts from now on, as threads of RocksDB do unless a program says otherwise.
+    /// Enables counts, RocksDB's default, unless the program has set a level.
     fn default() -> Self {
         if !IS_CHOSEN.get() {
             perf::set_level(PerfLevel::EnableCount);
@@ -110,7 +110,7 @@ const METRICS: &[&str] = &[
     "blob_cache_read_byte",
 ];
 
-/// Sets what the calling thread measures, by the numbers of RocksDB's levels.
+/// Sets the level of the calling thread, by its number in RocksDB.
 pub(crate) fn set_level(level: i32) {
     IS_CHOSEN.set(true);
     perf::set_level(match level {

@@ -60,10 +60,10 @@ forwarded! {
 }
 
 impl ReadOptions {
-    /// Sets the time when reads fail; zero for none.
+    /// Sets the deadline of reads, in microseconds since 1970; zero for none.
     #[expect(
         clippy::disallowed_methods,
-        reason = "an instant says nothing but how far it is"
+        reason = "deadlines of the engine are instants"
     )]
     pub(crate) fn set_deadline(&mut self, micros: u64) {
         self.deadline = micros;
@@ -76,7 +76,7 @@ impl ReadOptions {
         self.deadline
     }
 
-    /// Sets the limit of a read of a file; zero for none.
+    /// Sets the time limit of file reads, in microseconds; zero for none.
     pub(crate) fn set_io_timeout(&mut self, micros: u64) {
         let limit = (micros != 0).then(|| Duration::from_micros(micros));
         self.inner.set_io_timeout(limit);
@@ -87,7 +87,7 @@ impl ReadOptions {
         u64::try_from(limit.as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// Sets where reads look.
+    /// Sets the read tier.
     pub(crate) fn set_read_tier(&mut self, tier: i32) {
         self.inner.set_read_tier(match tier {
             1 => ReadTier::BlockCache,
@@ -164,21 +164,22 @@ impl ReadOptions {
         self.inner.set_iterate_lower_bound(key.map(<[u8]>::to_vec));
     }
 
-    /// Sets the time of what is read, or none.
+    /// Sets the timestamp of reads, or none.
     pub(crate) fn set_timestamp(&mut self, timestamp: Option<&[u8]>) {
         self.timestamp = timestamp.map(<[u8]>::to_vec);
         self.apply_timestamps();
     }
 
-    /// Sets the time of the oldest versions that iterators show, or none.
+    /// Sets the timestamp of the oldest versions that iterators show, or none.
     pub(crate) fn set_iter_start_ts(&mut self, timestamp: Option<&[u8]>) {
         self.iter_start_ts = timestamp.map(<[u8]>::to_vec);
         self.apply_timestamps();
     }
 
-    /// Sets the timestamps of the engine, which have 8 bytes.
+    /// Passes both timestamps to the engine.
     ///
-    /// With others, reads fail: a start needs a timestamp, too.
+    /// If one has another size than 8 bytes, reads must fail: they get a start timestamp alone,
+    /// which the engine refuses.
     fn apply_timestamps(&mut self) {
         let eight = |time: &Option<Vec<u8>>| {
             let time = time.as_deref().map(koeldb::Timestamp::try_from);

@@ -1,5 +1,5 @@
-//! Options that are sets of numbers, kept without effect: the file systems of the engine take neither
-//! checksums nor lifetimes.
+//! Options that are sets of numbers, kept without effect: the file systems of the engine take
+//! neither checksums nor lifetimes.
 
 use std::collections::BTreeSet;
 

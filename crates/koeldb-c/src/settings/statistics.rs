@@ -1,7 +1,13 @@
 //! Statistics of databases.
 
+#![expect(unsafe_code, reason = "a function of C that returns a text or null")]
+
+use std::ffi::c_char;
+
 use koeldb::statistics::{HistogramData, HistogramKind, Statistics, StatsLevel, Ticker};
 
+use crate::handle::{self, Handle};
+use crate::memory;
 use crate::settings::options::Options;
 use crate::settings::statistic_names::{HISTOGRAMS, TICKERS};
 
@@ -52,8 +58,14 @@ pub(crate) fn level(options: &mut Options) -> i32 {
 }
 
 /// Returns all figures as a text; null without statistics.
-pub(crate) fn text(options: &mut Options) -> Option<String> {
-    options.inner.get_statistics().map(ToString::to_string)
+///
+/// # Safety
+/// The rules of C.
+pub(crate) unsafe fn text(options: *mut Handle<Options>) -> *mut c_char {
+    // SAFETY: promised by the caller.
+    let options = unsafe { handle::shared(options, "options") }.ok();
+    let statistics = options.and_then(|options| options.inner.get_statistics());
+    memory::give_optional_text(statistics.map(ToString::to_string))
 }
 
 /// Returns a counter by its number; zero if the engine does not count it.

@@ -11,7 +11,7 @@ use crate::settings::read::UNKNOWN_ACTIVITY;
 #[derive(Default)]
 pub(crate) struct WriteOptions {
     inner: EngineOptions,
-    /// Kept without effect.
+    /// Kept without effect: the engine does not classify writes.
     io_activity: Option<i32>,
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn get_priority(options: &mut EngineOptions) -> i32 {
     number_of(options.get_rate_limiter_priority())
 }
 
-/// The priority of a number of C; `None` for those that the rate limiter does not see.
+/// Returns the priority of a number of C; `None` for those without a rate limit.
 pub(crate) fn priority_of(number: i32) -> Option<IoPriority> {
     Some(match number {
         0 => IoPriority::Low,
@@ -70,7 +70,7 @@ pub(crate) fn priority_of(number: i32) -> Option<IoPriority> {
     })
 }
 
-/// The number in C of a priority.
+/// Returns the number of a priority in C.
 pub(crate) fn number_of(priority: Option<IoPriority>) -> i32 {
     match priority {
         Some(IoPriority::Low) => 0,

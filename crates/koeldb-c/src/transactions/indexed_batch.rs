@@ -13,7 +13,7 @@ use crate::transactions::transaction::{Transaction, TransactionBatch};
 /// An indexed batch (`rocksdb_writebatch_wi_t`).
 pub(crate) struct IndexedBatch {
     own: WriteBatchWithIndex,
-    /// The transaction whose operations these are.
+    /// The transaction that owns the operations; `None` for a batch of its own.
     of: Option<TransactionBatch>,
 }
 
@@ -35,7 +35,7 @@ impl IndexedBatch {
     }
 }
 
-/// Creates an indexed batch; the size that is reserved changes nothing.
+/// Creates an indexed batch. The reserved size has no effect.
 pub(crate) fn create(_: usize, overwrite_keys: bool) -> IndexedBatch {
     IndexedBatch::new(WriteBatchWithIndex::new(overwrite_keys))
 }
@@ -59,7 +59,7 @@ pub(crate) fn create_with_params(
     IndexedBatch::new(batch)
 }
 
-/// Returns the operations of a transaction as a batch, which changes them.
+/// Returns the operations of a transaction as a batch; its changes are those of the transaction.
 pub(crate) fn of_transaction(transaction: *mut Handle<Transaction>) -> *mut Handle<IndexedBatch> {
     handle::give(IndexedBatch {
         own: WriteBatchWithIndex::new(true),
@@ -125,7 +125,8 @@ changes! {
 
 /// Returns the value that a batch alone gives a key of the default column family.
 ///
-/// There is no database here, so operands without a value under them are an error, as there.
+/// Merge operands without a base value in the batch are an error, as in RocksDB: there is no
+/// database.
 pub(crate) fn get_from_batch(
     batch: &mut IndexedBatch,
     _: &Options,
@@ -182,7 +183,7 @@ pub(crate) fn get(
     batch.get().get_opt(db.default_cf(), key, &options.inner)
 }
 
-/// As [`get`], of a column family.
+/// Returns a value of a column family as it will be after the write of the batch.
 pub(crate) fn get_cf(
     batch: &mut IndexedBatch,
     _: &Db,
@@ -207,7 +208,7 @@ pub(crate) fn over(batch: &mut IndexedBatch, base: Cursor) -> Cursor {
     base.with_batch(batch.get(), &koeldb::ReadOptions::new())
 }
 
-/// Like [`over`]; the options bound the keys of the batch.
+/// Adds the changes of a batch to an iterator; the options bound the keys of the batch.
 pub(crate) fn over_with(
     batch: &mut IndexedBatch,
     base: Cursor,
@@ -216,7 +217,7 @@ pub(crate) fn over_with(
     base.with_batch(batch.get(), &options.inner)
 }
 
-/// Like [`over`], for a column family: that of the iterator.
+/// Adds the changes of a batch to an iterator over a column family, which is that of the iterator.
 pub(crate) fn over_family(
     batch: &mut IndexedBatch,
     base: Cursor,
@@ -225,7 +226,7 @@ pub(crate) fn over_family(
     over(batch, base)
 }
 
-/// Like [`over_with`], for a column family: that of the iterator.
+/// Adds the changes of a batch to an iterator over a column family; the options bound its keys.
 pub(crate) fn over_family_with(
     batch: &mut IndexedBatch,
     base: Cursor,

@@ -3,18 +3,17 @@
 #![expect(unsafe_code, reason = "arrays of the caller")]
 
 use std::ffi::c_char;
-use std::ptr;
 
 use koeldb::{ColumnFamily, PinnedSlice};
 
-use crate::boundary::Failure;
 use crate::data::lists;
+use crate::data::multi_get::{Answers, deliver_values};
 use crate::handle::{self, Handle};
 use crate::memory;
 use crate::settings::read::ReadOptions;
 use crate::transactions::transaction::{Transaction, get_cf, get_for_update_cf};
 
-/// Reads a key, of the default column family if there is none.
+/// A function that reads one key.
 type Read =
     fn(&mut Transaction, &ReadOptions, &ColumnFamily, &[u8]) -> koeldb::Result<Option<PinnedSlice>>;
 
@@ -34,10 +33,7 @@ impl Request {
     ///
     /// # Safety
     /// The rules of C.
-    unsafe fn answers(
-        &self,
-        read: Read,
-    ) -> Result<Vec<koeldb::Result<Option<PinnedSlice>>>, Failure> {
+    unsafe fn answers(&self, read: Read) -> Answers<PinnedSlice> {
         // SAFETY: promised by the caller.
         let transaction = unsafe { handle::exclusive(self.transaction, "txn")? };
         // SAFETY: promised by the caller.
@@ -68,25 +64,9 @@ impl Request {
         errors: *mut *mut c_char,
     ) {
         // SAFETY: promised by the caller.
-        let mut answers = unsafe { self.answers(read) };
-        for index in 0..self.count {
-            let answer = match &mut answers {
-                Ok(answers) => std::mem::replace(&mut answers[index], Ok(None))
-                    .map_err(|error| error.status_text()),
-                Err(failure) => Err(failure.text()),
-            };
-            let (value, error) = match answer {
-                Ok(value) => (value, ptr::null_mut()),
-                Err(text) => (None, memory::give_text(text)),
-            };
-            let copy = value.as_deref().map_or(ptr::null_mut(), memory::copy);
-            // SAFETY: promised by the caller.
-            unsafe { lists::put(values, index, copy) };
-            // SAFETY: promised by the caller.
-            unsafe { lists::put(lengths, index, value.map_or(0, |value| value.len())) };
-            // SAFETY: promised by the caller.
-            unsafe { lists::put(errors, index, error) };
-        }
+        let answers = unsafe { self.answers(read) };
+        // SAFETY: promised by the caller.
+        unsafe { deliver_values(answers, self.count, values, lengths, errors) };
     }
 }
 

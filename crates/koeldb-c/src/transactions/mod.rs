@@ -1,6 +1,6 @@
 //! Transactions, pessimistic and optimistic, and indexed batches.
 //!
-//! A database of transactions is the engine's database: most of its rows are functions of `data`.
+//! A database with transactions is a [`koeldb::Db`]: most of its functions are those of `data`.
 
 pub(crate) mod indexed_batch;
 pub(crate) mod indexed_lists;

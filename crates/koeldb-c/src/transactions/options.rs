@@ -1,9 +1,9 @@
 //! Options of transactions and of their databases.
 //!
-//! Those that the engine does not have are kept for their getters: they change how RocksDB stores or
-//! locks, not what it answers.
+//! Those that the engine does not have are kept for their getters: they change how RocksDB stores
+//! or locks, not what it answers.
 
-/// Declares setters and getters, of the engine's options (`engine`) or of fields of the type (`kept`).
+/// Declares setters and getters of the engine's options (`engine`) or of own fields (`kept`).
 macro_rules! options {
     ($type:ident: engine $($kind:ty, $set:ident, $get:ident;)*) => {
         impl $type {$(

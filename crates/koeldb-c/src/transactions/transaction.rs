@@ -8,7 +8,7 @@ use koeldb::{
     BatchEntry, ColumnFamily, Db, LockMode, PinnedSlice, PreparedTransaction, Snapshot, WriteBatch,
 };
 
-use crate::boundary::Failure;
+use crate::boundary::{Failure, needed};
 use crate::data::iterator::Cursor;
 use crate::handle::{self, Handle};
 use crate::settings::read::ReadOptions;
@@ -31,7 +31,7 @@ pub(crate) struct Transaction {
     db: Db,
     state: State,
     name: Option<Vec<u8>>,
-    /// The snapshots that C has, which it frees without telling.
+    /// The snapshots given to C, which frees its copies without a call of this library.
     lent: Vec<Snapshot>,
 }
 
@@ -81,7 +81,7 @@ impl Transaction {
     }
 }
 
-/// The operations of a transaction, which outlives this.
+/// A reference to the operations of a transaction, which outlives it.
 pub(super) struct TransactionBatch(*mut Handle<Transaction>);
 
 impl TransactionBatch {
@@ -122,11 +122,6 @@ unsafe fn begin_in(old: *mut Handle<Transaction>, new: Transaction) -> *mut Hand
     }
 }
 
-/// Ends the process for a null pointer: there is no error to return.
-fn given<T>(object: Result<T, Failure>) -> T {
-    object.unwrap_or_else(|failure| panic!("{}", failure.text()))
-}
-
 /// Begins a pessimistic transaction.
 ///
 /// # Safety
@@ -138,11 +133,11 @@ pub(crate) unsafe fn begin(
     old: *mut Handle<Transaction>,
 ) -> *mut Handle<Transaction> {
     // SAFETY: promised by the caller.
-    let db = given(unsafe { handle::shared(db, "txn_db") });
+    let db = needed(unsafe { handle::shared(db, "txn_db") });
     // SAFETY: promised by the caller.
-    let write = given(unsafe { handle::shared(write, "write_options") });
+    let write = needed(unsafe { handle::shared(write, "write_options") });
     // SAFETY: promised by the caller.
-    let options = given(unsafe { handle::shared(options, "txn_options") });
+    let options = needed(unsafe { handle::shared(options, "txn_options") });
     // SAFETY: promised by the caller.
     unsafe { begin_in(old, Transaction::new(db, write, &options.inner)) }
 }
@@ -158,11 +153,11 @@ pub(crate) unsafe fn begin_optimistic(
     old: *mut Handle<Transaction>,
 ) -> *mut Handle<Transaction> {
     // SAFETY: promised by the caller.
-    let db = given(unsafe { handle::shared(db, "otxn_db") });
+    let db = needed(unsafe { handle::shared(db, "otxn_db") });
     // SAFETY: promised by the caller.
-    let write = given(unsafe { handle::shared(write, "write_options") });
+    let write = needed(unsafe { handle::shared(write, "write_options") });
     // SAFETY: promised by the caller.
-    let options = given(unsafe { handle::shared(options, "otxn_options") });
+    let options = needed(unsafe { handle::shared(options, "otxn_options") });
     // SAFETY: promised by the caller.
     unsafe { begin_in(old, Transaction::new(db, write, &options.inner)) }
 }
@@ -176,7 +171,7 @@ pub(crate) unsafe fn prepared(
     count: *mut usize,
 ) -> *mut *mut Handle<Transaction> {
     // SAFETY: promised by the caller.
-    let db = given(unsafe { handle::shared(db, "txn_db") });
+    let db = needed(unsafe { handle::shared(db, "txn_db") });
     let found: Vec<_> = db.prepared_transactions();
     // SAFETY: promised by the caller.
     unsafe { crate::memory::set(count, found.len()) };
@@ -287,7 +282,7 @@ pub(crate) fn put_log_data(transaction: &mut Transaction, note: &[u8]) {
     }
 }
 
-/// Sets the timestamp of the commit; one that is not permitted changes nothing, as there.
+/// Sets the timestamp of the commit. One that is not permitted is ignored, as in RocksDB.
 pub(crate) fn set_commit_timestamp(transaction: &mut Transaction, timestamp: u64) {
     // C has no place for the error.
     let _ = match &mut transaction.state {
@@ -297,7 +292,7 @@ pub(crate) fn set_commit_timestamp(transaction: &mut Transaction, timestamp: u64
     };
 }
 
-/// Sets the timestamp of reads for update; one that is not permitted changes nothing, as there.
+/// Sets the timestamp of reads for update. One that is not permitted is ignored, as in RocksDB.
 pub(crate) fn set_read_timestamp(transaction: &mut Transaction, timestamp: u64) {
     let open = transaction.open_mut();
     // C has no place for the error.
@@ -312,7 +307,7 @@ pub(crate) fn set_read_timestamp(transaction: &mut Transaction, timestamp: u64) 
 /// The rules of C.
 pub(crate) unsafe fn snapshot(transaction: *mut Handle<Transaction>) -> *const Handle<Snapshot> {
     // SAFETY: promised by the caller.
-    let transaction = given(unsafe { handle::exclusive(transaction, "txn") });
+    let transaction = needed(unsafe { handle::exclusive(transaction, "txn") });
     let snapshot = transaction
         .open()
         .ok()
@@ -377,7 +372,7 @@ pub(crate) fn get_cf(
     open.batch().get_opt(family, key, &options.inner)
 }
 
-/// As [`get_cf`], in the default column family.
+/// Returns a value of the default column family as the transaction sees it.
 pub(crate) fn get(
     transaction: &mut Transaction,
     options: &ReadOptions,
@@ -404,7 +399,7 @@ pub(crate) fn get_for_update_cf(
     open.batch().get_opt(family, key, &options.inner)
 }
 
-/// As [`get_for_update_cf`], in the default column family.
+/// Locks a key of the default column family and returns its value.
 pub(crate) fn get_for_update(
     transaction: &mut Transaction,
     options: &ReadOptions,
@@ -425,7 +420,7 @@ pub(crate) fn iterate_cf(
     Some(open.batch().cursor_opt(family, &options.inner).into())
 }
 
-/// As [`iterate_cf`], over the default column family.
+/// Creates an iterator over the default column family and the writes of the transaction.
 pub(crate) fn iterate(transaction: &mut Transaction, options: &ReadOptions) -> Option<Cursor> {
     let family = transaction.default_family();
     iterate_cf(transaction, options, &family)
@@ -459,7 +454,7 @@ pub(crate) fn rebuild(transaction: &mut Transaction, batch: &WriteBatch) -> Resu
     Ok(())
 }
 
-/// As [`rebuild`], of an indexed batch.
+/// Adds the changes of an indexed batch, each like a call of its own.
 pub(crate) fn rebuild_indexed(
     transaction: &mut Transaction,
     batch: &mut IndexedBatch,

@@ -1,4 +1,4 @@
-/* Calls as bindings of other languages make them: in unusual orders, and of objects that others have. */
+/* Calls as bindings of other languages make them: in unusual orders, and with parts of other objects. */
 #include "plugins.h"
 
 #include <pthread.h>
@@ -61,7 +61,7 @@ static void pauses(rocksdb_t* db) {
   rocksdb_wait_for_compact_options_destroy(wait);
 }
 
-/* An enabling of manual compactions that comes first reverts the next disabling. */
+/* Enabling manual compactions without an earlier counterpart cancels the next disabling. */
 static void manual_compactions(rocksdb_t* db) {
   uint64_t tables = 0;
   rocksdb_enable_manual_compaction(db);

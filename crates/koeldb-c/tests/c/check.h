@@ -1,4 +1,4 @@
-/* What the programs share: checks that name the line. */
+/* Checks that name the line, for all programs. */
 #pragma once
 
 #include <stdio.h>

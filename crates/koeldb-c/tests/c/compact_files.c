@@ -42,7 +42,8 @@ int main(void) {
   rocksdb_compact_files(db, compacting, inputs, 1, 1, -1, &outputs, &count, NULL, &error);
   FAILED(error, "");
   CHECK(outputs == NULL && count == 7);
-  rocksdb_compaction_options_canceled_set(canceled, 0);
+  /* The flags of both kinds of compactions are of one type, as in RocksDB. */
+  rocksdb_open_and_compact_canceled_set(canceled, 0);
   rocksdb_compactionjobinfo_t* info = rocksdb_compactionjobinfo_create();
   rocksdb_compact_files(db, compacting, inputs, 1, 1, -1, &outputs, &count, info, &error);
   OK(error);

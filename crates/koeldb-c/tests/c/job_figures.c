@@ -129,7 +129,7 @@ static void on_flush(void* state, rocksdb_t* db, const rocksdb_flushjobinfo_t* i
   CHECK(rocksdb_flushjobinfo_blob_file_addition_info_at(info, blobs) == NULL);
 }
 
-/* What a compaction and its only part have in common. */
+/* Checks figures that a compaction and its only subcompaction have in common. */
 static void check_stats(const rocksdb_compaction_job_stats_t* stats) {
   size_t length = 0;
   STATS(has_accurate_num_input_records, 1);

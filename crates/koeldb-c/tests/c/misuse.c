@@ -59,7 +59,7 @@ static void nulls(void) {
   FAILED(error, "Invalid argument: key is null, and 3 bytes long");
   rocksdb_write(db, writing, NULL, &error);
   FAILED(error, "Invalid argument: batch is null");
-  /* Nothing is null but its bytes, of which there are none. */
+  /* A null pointer with the length 0 stands for an empty key. */
   rocksdb_put(db, writing, NULL, 0, NULL, 0, &error);
   OK(error);
   char* found = rocksdb_get(db, reading, NULL, 0, NULL, &error);
@@ -74,7 +74,7 @@ static void nulls(void) {
   dies(null_options, "koeldb: rocksdb_options_set_create_if_missing: ");
 }
 
-/* An earlier error is replaced by a later one, and kept by what succeeds. */
+/* A failure replaces an earlier error text, and a success keeps it. */
 static void errors(void) {
   char* error = NULL;
   rocksdb_put(db, writing, NULL, 3, "v", 1, &error);
@@ -119,7 +119,7 @@ static void given_away(void) {
 }
 #endif
 
-/* What is wrong with an object is a panic: an error, or the end of the process. */
+/* A wrong object causes a panic, which becomes an error or ends the process. */
 static void handles(void) {
 #ifdef CHECKED_HANDLES
   char* error = NULL;

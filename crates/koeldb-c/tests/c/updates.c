@@ -1,4 +1,4 @@
-/* The updates in the log: their beginning, gaps, and what is not written yet. */
+/* The updates in the log: the first one, gaps, and sequence numbers that are not written yet. */
 #include "plugins.h"
 
 /* Returns the first sequence number of the iterator's batch. */
@@ -47,7 +47,7 @@ int main(void) {
     CHECK(rocksdb_wal_iter_valid(updates));
     at = number(updates);
   }
-  /* At the end it is not over: later batches follow. */
+  /* An iterator at the end of the log finds later batches. */
   rocksdb_wal_iter_next(updates);
   CHECK(!rocksdb_wal_iter_valid(updates));
   status(updates, NULL);

@@ -1,4 +1,4 @@
-//! `include/rocksdb/c.h` is what the tables of `abi/` say.
+//! `include/rocksdb/c.h` equals the header generated from the tables of `abi/`.
 
 use std::fmt::Write;
 use std::path::Path;

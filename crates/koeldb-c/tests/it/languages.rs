@@ -66,7 +66,7 @@ fn build(command: &mut Command, program: PathBuf) -> PathBuf {
     program
 }
 
-/// Whether a program can be run; says so if not.
+/// Returns whether a program can be run; prints a notice if not.
 fn has(program: &str, argument: &str) -> bool {
     let found = Command::new(program).arg(argument).output().is_ok();
     if !found {

@@ -1,7 +1,7 @@
 //! Every function with null arguments, and with objects of another type.
 //!
 //! A generated program calls each function in a process of its own. A call may fail or end the
-//! process with a line that names the function; it never touches memory that is not there.
+//! process with a line that names the function. It must not fault.
 
 use std::fmt::Write;
 use std::path::Path;

@@ -17,7 +17,7 @@ pub(crate) fn library_path() -> PathBuf {
     ))
 }
 
-/// Returns whether there is a C compiler; says so if there is none.
+/// Returns whether there is a C compiler; prints a notice if not.
 fn has_compiler() -> bool {
     let found = Command::new("cc").arg("--version").output().is_ok();
     if !found {

@@ -30,7 +30,7 @@ fn the_symbols_are_the_functions_of_the_table() {
     assert_eq!(functions.len(), 1_750);
 }
 
-/// Prints how many functions of each tier work, and checks that none is without a word.
+/// Prints how many functions of each tier work.
 #[test]
 fn coverage_by_tier() {
     let abi = Abi::read(Path::new("abi"));
@@ -42,13 +42,11 @@ fn coverage_by_tier() {
         let does: Vec<&str> = of_tier.map(|function| function.does.0.as_str()).collect();
         let count = |words: &[&str]| does.iter().filter(|does| words.contains(does)).count();
         println!(
-            "{tier}: {} functions, {} work, {} accepted, {} refused, {} inert, {} missing",
+            "{tier}: {} functions, {} work, {} accepted, {} refused",
             does.len(),
             count(&["safe", "raw", "create", "destroy", "option"]),
             count(&["accepted"]),
             count(&["refused"]),
-            count(&["inert"]),
-            count(&["missing"]),
         );
     }
 }

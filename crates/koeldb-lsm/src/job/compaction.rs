@@ -75,7 +75,7 @@ pub struct CompactionJob<'a> {
 pub struct CompactionResult {
     /// The new tables, not yet part of any version.
     pub output: Outputs,
-    /// What was read, dropped and written.
+    /// The entries read and dropped, and the files written.
     pub figures: MergeFigures,
     /// The number of parts that ran concurrently.
     pub parts: usize,

@@ -15,7 +15,7 @@ use super::output::Outputs;
 pub struct MergeFigures {
     /// The number of entries read.
     pub entries_read: u64,
-    /// What else was counted of the entries read, if that was requested.
+    /// The sizes and types of the entries read; zero unless requested.
     pub input: InputFigures,
     /// The number of entries dropped, by reason.
     pub drops: DropCounts,
@@ -27,7 +27,7 @@ pub struct MergeFigures {
     pub blobs_read: u64,
     /// The size of the records of these values.
     pub blob_bytes_read: u64,
-    /// What was written.
+    /// The tables and blob files written.
     pub output: OutputFigures,
 }
 

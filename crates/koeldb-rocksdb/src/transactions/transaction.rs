@@ -19,14 +19,14 @@ use crate::{
 enum State {
     /// Not decided, and possibly prepared.
     Open(Box<koeldb::Transaction>),
-    /// It can be read and written, but neither committed nor rolled back: the reason.
+    /// Readable and writable, but neither committed nor rolled back any more, for this reason.
     Stuck(Box<koeldb::Transaction>, &'static str),
     /// Committed or never begun: the error of later calls.
     Over(koeldb::Error),
 }
 
 impl State {
-    /// The engine's transaction; the error of calls if it has ended.
+    /// Returns the engine's transaction; the error of further calls if it has ended.
     fn transaction(&self) -> Result<&koeldb::Transaction, &koeldb::Error> {
         match self {
             State::Open(transaction) | State::Stuck(transaction, _) => Ok(transaction),
@@ -34,7 +34,7 @@ impl State {
         }
     }
 
-    /// Like [`State::transaction`], for changes.
+    /// Returns the engine's transaction for changes; the error of further calls if it has ended.
     fn transaction_mut(&mut self) -> Result<&mut koeldb::Transaction, &koeldb::Error> {
         match self {
             State::Open(transaction) | State::Stuck(transaction, _) => Ok(transaction),
@@ -63,7 +63,7 @@ impl<Guard: DerefMut<Target = State>> DerefMut for Begun<Guard> {
     }
 }
 
-/// What the pessimistic transactions of a database share.
+/// The state that the pessimistic transactions of a database share.
 pub(super) struct Shared {
     /// Prepared, not yet committed or rolled back transactions without a [`Transaction`] handle.
     undecided: Mutex<Vec<PreparedTransaction>>,

@@ -584,9 +584,10 @@ impl ColumnFamily {
         )
     }
 
-    /// Like [`ColumnFamily::compact_files_opt`]; `report` gets what listeners are told at the end.
+    /// Compacts the named tables, and returns the description of the compaction in `report`.
     ///
-    /// It is `None` if the compaction did not begin.
+    /// See [`ColumnFamily::compact_files_opt`]. The description is that of the event at the end; it is
+    /// `None` if the compaction did not begin.
     ///
     /// # Errors
     /// See [`ColumnFamily::compact_files_opt`].

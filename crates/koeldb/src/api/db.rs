@@ -380,8 +380,9 @@ impl Db {
 
     /// Keeps flushes and compactions from starting, and waits for those that run.
     ///
-    /// Calls that need one wait for [`Db::continue_background_work`], as do writes that stall. Each
-    /// call is reverted by one of that; a close ends the pause.
+    /// Calls that need a flush or compaction, and stalled writes, wait for
+    /// [`Db::continue_background_work`]. Pauses are counted: each needs a call of its own to end. A
+    /// close ends all of them.
     ///
     /// # Errors
     /// `ShutdownInProgress` if the database is closed.
@@ -409,7 +410,7 @@ impl Db {
 
     /// Reverts one call of [`Db::disable_manual_compaction`].
     ///
-    /// As in RocksDB, the calls are counted: one that comes first reverts the next call of that.
+    /// Calls are counted, as in RocksDB: one without an earlier counterpart cancels the next one.
     pub fn enable_manual_compaction(&self) {
         self.inner().background.enable_manual_compaction();
     }
@@ -422,7 +423,7 @@ impl Db {
         self.inner().background.wait_for_compact(timeout, false)
     }
 
-    /// Like [`Db::wait_for_compact`]; `Aborted` while background work is paused.
+    /// Waits like [`Db::wait_for_compact`], but fails while background work is paused.
     ///
     /// # Errors
     /// See [`Db::wait_for_compact`]; `Aborted` between [`Db::pause_background_work`] and

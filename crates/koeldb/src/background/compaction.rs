@@ -43,7 +43,7 @@ pub(super) struct CompactionRequest<'a> {
     pub(super) blob_age_cutoff: Option<f64>,
     /// The job of another process that this one runs.
     pub(super) worker: Option<&'a WorkerJob>,
-    /// The place for what listeners are told at the end.
+    /// Receives a copy of the description that listeners get at the end.
     pub(super) report: Option<&'a Mutex<Option<CompactionJobInfo>>>,
 }
 

@@ -1,4 +1,4 @@
-//! What listeners are told of flushes and compactions.
+//! Descriptions of flushes and compactions, for the events of listeners.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,14 +21,14 @@ use crate::report::{
 use crate::state::column_family_data::ColumnFamilyData;
 
 impl Background {
-    /// Whether somebody is told of a compaction.
+    /// Whether the description of a compaction has a reader: a listener, or the caller.
     pub(super) fn tells(&self, request: &CompactionRequest<'_>) -> bool {
         !self.context.listeners.is_empty() || request.report.is_some()
     }
 
     /// Returns the description of a compaction that begins.
     ///
-    /// It lacks the input tables if nobody is told.
+    /// It lacks the input tables if it has no reader.
     pub(super) fn compaction_info(
         &self,
         family: &ColumnFamilyData,

@@ -86,7 +86,7 @@ impl Background {
         }
     }
 
-    /// Reverts one call of [`Background::disable_manual_compaction`], which may be still to come.
+    /// Reverts one call of [`Background::disable_manual_compaction`], an earlier or the next one.
     pub(crate) fn enable_manual_compaction(&self) {
         let mut disabled = lock(&self.manual.disabled);
         *disabled -= 1;
@@ -573,7 +573,7 @@ impl Background {
 
     /// Compacts the named tables, and those between them, into `output_level`.
     ///
-    /// What listeners are told at the end goes to `report`, too.
+    /// `report` receives a copy of the description that listeners get at the end.
     pub(crate) fn compact_files(
         self: &Arc<Self>,
         family: &Arc<ColumnFamilyData>,

@@ -432,7 +432,7 @@ impl<'a> Merge<'a> {
     }
 }
 
-/// Returns the codec of the output of a plan, if it is not that of the output level.
+/// Returns the codec that replaces the output level's one for a plan; `None` if none does.
 fn replacing_codec(
     options: &ColumnFamilyOptions,
     version: &Version,

@@ -185,7 +185,7 @@ impl Db {
     /// Like [`Db::get_updates_since`], with `options`.
     ///
     /// # Errors
-    /// See [`Db::get_updates_since`]; with [`TailOptions::set_begins_later`] a removed log is none.
+    /// See [`Db::get_updates_since`]. With [`TailOptions::set_begins_later`] a removed log is no error.
     pub fn get_updates_since_opt(
         &self,
         seqno: SeqNo,

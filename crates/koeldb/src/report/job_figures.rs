@@ -1,4 +1,4 @@
-//! What events tell of the files and the work of flushes and compactions.
+//! The files and figures of flushes and compactions, as listeners get them.
 
 use std::path::PathBuf;
 use std::time::Duration;

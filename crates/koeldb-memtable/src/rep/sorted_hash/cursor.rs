@@ -80,7 +80,7 @@ impl Reads {
     }
 }
 
-/// [`Reads`] that threads which share a cursor may change: a hint, without an order of memory.
+/// [`Reads`] as atomics, for threads that share a cursor. A hint: accesses are relaxed.
 struct SharedReads(AtomicUsize);
 
 impl SharedReads {

@@ -138,7 +138,7 @@ fn operation<'a>(cf: u32, value_type: ValueType, key: &'a [u8], value: &'a [u8])
 
 /// A position among the keys of a [`Delta`], within bounds.
 ///
-/// It is at a key or, if it is not valid, nowhere; no step leads away from there.
+/// It is at a key, or invalid. An invalid position stays invalid until a seek.
 pub(super) struct DeltaCursor {
     delta: Arc<Delta>,
     /// Stands at an operation on `key`, if the position is valid.

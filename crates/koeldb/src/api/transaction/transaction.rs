@@ -397,10 +397,10 @@ impl Transaction {
         self.try_commit()
     }
 
-    /// Like [`Transaction::commit`], but after an error the transaction is as before.
+    /// Commits like [`Transaction::commit`], but keeps operations and locks after an error.
     ///
-    /// It still has its operations and locks then, and can be committed again, or reverted by
-    /// [`Transaction::clear`]. After a commit it is empty.
+    /// The transaction can then be committed again, or emptied by [`Transaction::clear`]. After a
+    /// commit it is empty.
     ///
     /// # Errors
     /// See [`Transaction::commit`].
@@ -471,7 +471,7 @@ impl Transaction {
         Ok(prepared)
     }
 
-    /// Prepares the operations so far; their locks are those of the result then.
+    /// Prepares the operations so far. The result takes over their locks.
     fn prepare_part(&mut self, name: &[u8]) -> Result<PreparedTransaction> {
         super::refuse_ttl(&self.inner().context)?;
         if self.locks().is_none() {

@@ -29,7 +29,7 @@ pub(crate) struct CompactionOutcome {
     pub(crate) subcompactions: usize,
     /// The codec of the output.
     pub(crate) compression: String,
-    /// What listeners are told.
+    /// The description that listeners get.
     pub(crate) stats: CompactionJobStats,
 }
 

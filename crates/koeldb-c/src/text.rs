@@ -1,17 +1,24 @@
-//! Texts that C borrows from an object.
+//! Zero-terminated texts that objects lend to C.
 
 use std::ffi::CStr;
+use std::path::Path;
 
-/// Bytes followed by a zero, which the caller reads as a C string.
+/// Bytes followed by a zero, which is not counted.
 #[derive(Clone, Debug)]
 pub(crate) struct Text(Vec<u8>);
 
 impl Text {
-    /// Copies bytes. If they contain a zero, C sees the bytes before it.
-    pub(crate) fn new(bytes: impl Into<Vec<u8>>) -> Self {
-        let mut bytes = bytes.into();
-        bytes.push(0);
-        Text(bytes)
+    /// Copies bytes. If they contain a zero, a C string ends there.
+    pub(crate) fn new(bytes: impl AsRef<[u8]>) -> Self {
+        let mut text = bytes.as_ref().to_vec();
+        text.push(0);
+        Text(text)
+    }
+
+    /// Copies a path.
+    pub(crate) fn of_path(path: &Path) -> Self {
+        use std::os::unix::ffi::OsStrExt;
+        Text::new(path.as_os_str().as_bytes())
     }
 
     /// Returns the C string.
@@ -39,12 +46,5 @@ impl Default for Text {
 impl From<&CStr> for Text {
     fn from(text: &CStr) -> Self {
         Text::new(text.to_bytes())
-    }
-}
-
-impl From<&std::path::Path> for Text {
-    fn from(path: &std::path::Path) -> Self {
-        use std::os::unix::ffi::OsStrExt;
-        Text::new(path.as_os_str().as_bytes())
     }
 }
