@@ -413,7 +413,15 @@ impl Transaction {
                 part.transaction.set_commit_timestamp(time)?;
             }
             let later = self.batch.batch().behind(part.bytes, part.count);
-            return part.transaction.commit_then(&later);
+            let locks: Vec<LockId> = self.tracker.iter().map(|tracked| tracked.id).collect();
+            let committed = part.transaction.commit_then(&later, &locks);
+            if let Some(part) = &mut self.prepared {
+                // A decision that stands has taken the other locks.
+                part.locked = part.transaction.locked();
+            }
+            let seqno = committed?;
+            self.clear();
+            return Ok(seqno);
         }
         let inner = self.inner();
         let batch = self.batch.batch();
