@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use koeldb_base::entity::{self, Columns, WideColumns, with_default_column};
@@ -30,6 +31,12 @@ pub enum BatchValue<V = Vec<u8>> {
     Absent,
     /// The batch adds these operands, newest first, to the value in the database.
     Operands(Vec<Vec<u8>>),
+}
+
+/// Returns a number that it has not returned before.
+fn new_state() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// A write batch with an index, so that its operations can be read before it is written.
@@ -65,6 +72,8 @@ pub struct WriteBatchWithIndex {
     orders: BTreeMap<u32, KeyOrder>,
     /// The operations in sorted order, by column family, from the first cursor on.
     deltas: Mutex<BTreeMap<u32, Arc<Delta>>>,
+    /// A number of this batch alone, until operations are removed from it.
+    state: u64,
 }
 
 impl WriteBatchWithIndex {
@@ -84,7 +93,13 @@ impl WriteBatchWithIndex {
             default_order,
             orders: BTreeMap::new(),
             deltas: Mutex::default(),
+            state: new_state(),
         }
+    }
+
+    /// A number that stays the same as long as operations are only added to this batch.
+    pub(crate) fn state(&self) -> u64 {
+        self.state
     }
 
     /// The write batch without its index.
@@ -354,6 +369,7 @@ impl WriteBatchWithIndex {
     ///
     /// Those that no cursor shares are dropped.
     fn renew_deltas(&mut self) {
+        self.state = new_state();
         let mut deltas = lock(&self.deltas);
         deltas.retain(|_, delta| Arc::strong_count(delta) > 1);
         for (&cf, delta) in deltas.iter() {
@@ -447,6 +463,29 @@ impl WriteBatchWithIndex {
                 Some(Effect::Operands(operands, base)) => {
                     let merged = merge(family, key, base, None, &operands)?;
                     BatchValue::Value(merged)
+                }
+            })
+        })
+    }
+
+    /// Returns what the batch does to `key` in the default column family, in the batch's own order.
+    ///
+    /// Without a column family there is no merge operator: operands stay operands, whatever they are
+    /// merged onto.
+    ///
+    /// # Errors
+    /// `Corruption` if the batch has a malformed entity.
+    pub fn get_from_batch_default(&self, key: impl AsRef<[u8]>) -> Result<BatchValue> {
+        self.with_effect(0, &self.default_order, key.as_ref(), |effect| {
+            Ok(match effect {
+                None => BatchValue::Absent,
+                Some(Effect::Value(value)) => BatchValue::Value(value.to_vec()),
+                Some(Effect::Entity(entity)) => {
+                    BatchValue::Value(Columns::of_entity(entity)?.default_value().to_vec())
+                }
+                Some(Effect::Deleted) => BatchValue::Deleted,
+                Some(Effect::Operands(operands, _)) => {
+                    BatchValue::Operands(operands.iter().map(|o| o.to_vec()).collect())
                 }
             })
         })

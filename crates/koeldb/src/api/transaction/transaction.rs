@@ -77,6 +77,8 @@ struct PreparedPart {
     /// The size of the batch and the number of its operations when it was prepared.
     bytes: usize,
     count: u32,
+    /// The state of the batch, which changes if operations are removed.
+    state: u64,
     /// Its locks, which its decision releases.
     locked: HashSet<LockId>,
 }
@@ -131,6 +133,7 @@ impl Transaction {
         self.prepared = Some(PreparedPart {
             bytes: self.batch.batch().size_in_bytes(),
             count: self.batch.batch().count(),
+            state: self.batch.state(),
             locked: transaction.locked(),
             transaction,
         });
@@ -180,7 +183,8 @@ impl Transaction {
 
     /// The operations of the transaction so far, to add others (RocksDB: `GetWriteBatch`).
     ///
-    /// An operation that is added here locks and tracks no key: it conflicts with nothing.
+    /// An operation that is added here locks and tracks no key: it conflicts with nothing. Once the
+    /// transaction is prepared, no operation may be removed: it could not be committed then.
     pub fn batch_mut(&mut self) -> &mut WriteBatchWithIndex {
         &mut self.batch
     }
@@ -409,6 +413,9 @@ impl Transaction {
         super::refuse_ttl(&inner.context)?;
         self.date_writes()?;
         if let Some(part) = &self.prepared {
+            if part.state != self.batch.state() {
+                return Err(errors::is_not_as_prepared());
+            }
             if let Some(time) = self.commit_timestamp {
                 part.transaction.set_commit_timestamp(time)?;
             }

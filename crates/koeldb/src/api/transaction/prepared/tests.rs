@@ -234,6 +234,25 @@ fn a_transaction_prepared_in_place_is_empty_after_its_commit() {
     }
 }
 
+#[test]
+fn a_prepared_transaction_whose_operations_were_removed_is_not_committed() {
+    let (db, _) = open(&MemoryFileSystem::new());
+    let mut transaction = db.transaction();
+    transaction.set_save_point();
+    transaction.put("k", "1").unwrap();
+    let prepared = transaction.prepare_in_place("t").unwrap();
+    transaction.batch_mut().rollback_to_save_point().unwrap();
+    transaction.batch_mut().put("k", "2");
+    let error = transaction.try_commit().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert_eq!(error.write_outcome(), Some(WriteOutcome::NotApplied));
+    assert_eq!(db.get("k").unwrap(), None);
+    transaction.clear();
+    prepared.commit().unwrap();
+    assert_eq!(db.get("k").unwrap().as_deref(), Some(&b"1"[..]));
+    assert!(db.lock_status().is_empty());
+}
+
 /// A decision is synced if the writes of the transaction are, and always after a recovery.
 #[test]
 fn an_acknowledged_decision_survives_a_crash() {
