@@ -18,10 +18,10 @@ use crate::transactions::options::{OptimisticOptions, TransactionOptions};
 
 /// What a transaction can still do.
 enum State {
+    /// It is not decided, and possibly prepared.
     Open(Box<koeldb::Transaction>),
+    /// It is prepared, and cannot be read: it wrote to a column family that does not exist any more.
     Prepared(PreparedTransaction),
-    /// It was prepared without operations: those that it gets afterwards are written by its commit.
-    PreparedEmpty(PreparedTransaction, Box<koeldb::Transaction>),
     /// It has ended, or never began: the error of later calls.
     Over(koeldb::Error),
 }
@@ -29,8 +29,6 @@ enum State {
 /// A transaction (`rocksdb_transaction_t`).
 pub(crate) struct Transaction {
     db: Db,
-    write: koeldb::WriteOptions,
-    options: koeldb::TransactionOptions,
     state: State,
     name: Option<Vec<u8>>,
     /// The snapshots that C has, which it frees without telling.
@@ -50,8 +48,6 @@ impl Transaction {
         };
         Transaction {
             db: db.clone(),
-            write: **write,
-            options: options.clone(),
             state,
             name: None,
             lent: Vec::new(),
@@ -68,16 +64,14 @@ impl Transaction {
 
     pub(super) fn open(&self) -> koeldb::Result<&koeldb::Transaction> {
         match &self.state {
-            State::Open(transaction) | State::PreparedEmpty(_, transaction) => Ok(transaction),
+            State::Open(transaction) => Ok(transaction),
             _ => Err(self.why_not_open()),
         }
     }
 
     pub(super) fn open_mut(&mut self) -> koeldb::Result<&mut koeldb::Transaction> {
         match self.state {
-            State::Open(ref mut transaction) | State::PreparedEmpty(_, ref mut transaction) => {
-                Ok(transaction)
-            }
+            State::Open(ref mut transaction) => Ok(transaction),
             _ => Err(self.why_not_open()),
         }
     }
@@ -192,10 +186,11 @@ pub(crate) unsafe fn prepared(
     let handles = found.into_iter().map(|prepared| {
         handle::give(Transaction {
             db: db.clone(),
-            write: koeldb::WriteOptions::default(),
-            options: koeldb::TransactionOptions::default(),
             name: Some(prepared.name().to_vec()),
-            state: State::Prepared(prepared),
+            state: match prepared.to_transaction() {
+                Ok(transaction) => State::Open(Box::new(transaction)),
+                Err(_) => State::Prepared(prepared),
+            },
             lent: Vec::new(),
         })
     });
@@ -225,28 +220,21 @@ pub(crate) fn name(transaction: &mut Transaction) -> Option<Vec<u8>> {
     Some(transaction.name.clone().unwrap_or_default())
 }
 
-/// Makes the writes durable, but not visible.
+/// Makes the writes durable, but not visible; later ones are durable with the commit.
 pub(crate) fn prepare(transaction: &mut Transaction) -> Result<(), Failure> {
-    if !matches!(transaction.state, State::Open(_)) {
-        return Err(transaction.why_not_open().into());
+    let name = transaction.name.clone();
+    let open = transaction.open_mut()?;
+    if open.prepared().is_some() {
+        return Err(over("has already been prepared.").into());
     }
-    let Some(name) = transaction.name.clone() else {
+    let Some(name) = name else {
         return Err(Failure::argument(
             "Cannot prepare a transaction that has not been named.",
         ));
     };
-    let before = State::Over(over("could not be prepared"));
-    if let State::Open(open) = std::mem::replace(&mut transaction.state, before) {
-        let goes_on = open.batch().is_empty() && open.snapshot().is_none();
-        let prepared = open.prepare(name)?;
-        transaction.state = match goes_on {
-            true => {
-                let (write, options) = (&transaction.write, &transaction.options);
-                let open = transaction.db.transaction_opt(write, options)?;
-                State::PreparedEmpty(prepared, Box::new(open))
-            }
-            false => State::Prepared(prepared),
-        };
+    if let Err(error) = open.prepare_in_place(name) {
+        transaction.state = State::Over(over("could not be prepared"));
+        return Err(error.into());
     }
     Ok(())
 }
@@ -256,11 +244,6 @@ pub(crate) fn commit(transaction: &mut Transaction) -> koeldb::Result<()> {
     match &mut transaction.state {
         State::Open(open) => open.try_commit().map(drop)?,
         State::Prepared(prepared) => prepared.commit().map(drop)?,
-        State::PreparedEmpty(prepared, open) => {
-            prepared
-                .commit_with(open.batch().batch(), &transaction.write)
-                .map(drop)?;
-        }
         State::Over(error) => return Err(error.clone()),
     }
     transaction.state = State::Over(over("was committed"));
@@ -269,14 +252,19 @@ pub(crate) fn commit(transaction: &mut Transaction) -> koeldb::Result<()> {
 
 /// Undoes all writes; a transaction that was not prepared can be used again.
 pub(crate) fn rollback(transaction: &mut Transaction) -> koeldb::Result<()> {
-    match &mut transaction.state {
-        State::Open(open) => open.clear(),
-        State::Prepared(prepared) | State::PreparedEmpty(prepared, _) => {
-            prepared.rollback()?;
-            transaction.state = State::Over(over("was rolled back"));
-        }
+    let prepared = match &mut transaction.state {
+        State::Open(open) => match open.prepared() {
+            Some(prepared) => prepared,
+            None => {
+                open.clear();
+                return Ok(());
+            }
+        },
+        State::Prepared(prepared) => prepared,
         State::Over(error) => return Err(error.clone()),
-    }
+    };
+    prepared.rollback()?;
+    transaction.state = State::Over(over("was rolled back"));
     Ok(())
 }
 
@@ -304,9 +292,7 @@ pub(crate) fn set_commit_timestamp(transaction: &mut Transaction, timestamp: u64
     // C has no place for the error.
     let _ = match &mut transaction.state {
         State::Open(open) => open.set_commit_timestamp(timestamp),
-        State::Prepared(prepared) | State::PreparedEmpty(prepared, _) => {
-            prepared.set_commit_timestamp(timestamp)
-        }
+        State::Prepared(prepared) => prepared.set_commit_timestamp(timestamp),
         State::Over(error) => Err(error.clone()),
     };
 }
