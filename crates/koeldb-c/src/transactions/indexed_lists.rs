@@ -146,13 +146,13 @@ pub(crate) unsafe fn iterate(
     for entry in batch.get().batch().iter() {
         match (entry, put, deleted) {
             (Ok(BatchEntry::Put { cf: 0, key, value }), Some(put), _) => {
-                let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
+                let (k, v) = (memory::pointer(key), memory::pointer(value));
                 // SAFETY: promised by the caller.
                 unsafe { put(state, k, key.len(), v, value.len()) };
             }
             (Ok(BatchEntry::Delete { cf: 0, key }), _, Some(deleted)) => {
                 // SAFETY: promised by the caller.
-                unsafe { deleted(state, key.as_ptr().cast(), key.len()) };
+                unsafe { deleted(state, memory::pointer(key), key.len()) };
             }
             (Ok(BatchEntry::Merge { cf: 0, .. } | BatchEntry::SingleDelete { cf: 0, .. }), ..)
             | (Ok(BatchEntry::LogData(_)), ..) => {}
