@@ -246,7 +246,7 @@ static void transactions(void) {
   rocksdb_transaction_prepare(prepared, &error);
   OK(error);
   rocksdb_transaction_prepare(prepared, &error);
-  FAILED(error, "is prepared");
+  FAILED(error, "already been prepared");
   rocksdb_transaction_delete(prepared, "a", 1, &error);
   OK(error);
   rocksdb_transaction_put(prepared, "c", 1, "3", 1, &error);
