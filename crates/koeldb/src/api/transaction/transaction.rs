@@ -85,10 +85,6 @@ struct PreparedPart {
 
 impl Transaction {
     pub(super) fn new(db: &Db, write: &WriteOptions, options: &TransactionOptions) -> Self {
-        let inner = db.inner();
-        let expires = u64::try_from(options.expiration)
-            .ok()
-            .map(|millis| inner.context.clock.now() + Duration::from_millis(millis));
         let order = db.default_cf().data().order.clone();
         Transaction {
             write: *write,
@@ -101,7 +97,7 @@ impl Transaction {
             history: None,
             read_timestamp: None,
             commit_timestamp: None,
-            owner: Owner::new(inner.key_locks.new_id(), expires),
+            owner: new_owner(db, options),
             db: db.clone(),
             prepared: None,
         }
@@ -512,13 +508,16 @@ impl Transaction {
 
     /// Reverts all operations, locks and save points, for reuse (RocksDB: `Transaction::Rollback`).
     ///
-    /// It keeps its snapshot, id and expiration. What was prepared in place stays prepared.
+    /// It keeps its snapshot, id and expiration. What was prepared in place stays prepared, and keeps
+    /// its locks: the transaction has another id then.
     pub fn clear(&mut self) {
         self.batch.clear();
         self.saved_snapshots.clear();
         self.history = None;
         self.release_all();
-        self.prepared = None;
+        if self.prepared.take().is_some() {
+            self.owner = new_owner(&self.db, &self.options);
+        }
     }
 
     /// Ends the transaction: drops all of its writes and releases all of its locks.
@@ -532,6 +531,15 @@ impl Transaction {
             self.release(tracked.id);
         }
     }
+}
+
+/// Creates the owner of the locks of a transaction that begins now.
+fn new_owner(db: &Db, options: &TransactionOptions) -> Arc<Owner> {
+    let inner = db.inner();
+    let expires = u64::try_from(options.expiration)
+        .ok()
+        .map(|millis| inner.context.clock.now() + Duration::from_millis(millis));
+    Owner::new(inner.key_locks.new_id(), expires)
 }
 
 impl Drop for Transaction {

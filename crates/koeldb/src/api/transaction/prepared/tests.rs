@@ -235,6 +235,23 @@ fn a_transaction_prepared_in_place_is_empty_after_its_commit() {
 }
 
 #[test]
+fn a_transaction_that_was_cleared_shares_no_locks_with_what_it_prepared() {
+    let (db, _) = open(&MemoryFileSystem::new());
+    let mut transaction = db.transaction();
+    transaction.put("k", "1").unwrap();
+    let prepared = transaction.prepare_in_place("t").unwrap();
+    transaction.clear();
+    let error = transaction.put("k", "2").unwrap_err();
+    assert_eq!(error.detail(), Some(ErrorDetail::LockTimeout));
+    transaction.put("l", "2").unwrap();
+    transaction.try_commit().unwrap();
+    assert!(db.put("k", "3").is_err());
+    prepared.commit().unwrap();
+    assert_eq!(db.get("k").unwrap().as_deref(), Some(&b"1"[..]));
+    assert!(db.lock_status().is_empty());
+}
+
+#[test]
 fn a_prepared_transaction_whose_operations_were_removed_is_not_committed() {
     let (db, _) = open(&MemoryFileSystem::new());
     let mut transaction = db.transaction();
