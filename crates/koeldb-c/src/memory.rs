@@ -22,7 +22,7 @@ pub(crate) struct Slice {
 impl From<&[u8]> for Slice {
     fn from(bytes: &[u8]) -> Self {
         Slice {
-            data: bytes.as_ptr().cast(),
+            data: pointer(bytes),
             size: bytes.len(),
         }
     }
@@ -158,6 +158,17 @@ pub(crate) unsafe fn out<'a, T>(pointer: *mut T) -> Out<'a, T> {
     unsafe { pointer.cast::<MaybeUninit<T>>().as_mut() }
 }
 
+/// Returns a pointer to bytes.
+///
+/// Those of an empty slice may be at address 1, which the Go runtime takes for a damaged pointer.
+#[inline]
+pub(crate) fn pointer(bytes: &[u8]) -> *const c_char {
+    match bytes.is_empty() {
+        true => c"".as_ptr(),
+        false => bytes.as_ptr().cast(),
+    }
+}
+
 /// Copies bytes to the C heap, with a zero behind them that is not counted.
 #[inline]
 pub(crate) fn copy(bytes: &[u8]) -> *mut c_char {
@@ -228,7 +239,7 @@ pub(crate) unsafe fn lend_bytes<'a>(
     let bytes = bytes.into();
     // SAFETY: promised by the caller.
     unsafe { set(length, bytes.map_or(0, <[u8]>::len)) };
-    bytes.map_or(ptr::null(), |bytes| bytes.as_ptr().cast())
+    bytes.map_or(ptr::null(), pointer)
 }
 
 /// Lends C a text of an object.

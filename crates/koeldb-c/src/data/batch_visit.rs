@@ -9,6 +9,7 @@ use std::ffi::{c_char, c_void};
 use koeldb::{BatchEntry, WriteBatch};
 
 use crate::handle::{self, Handle};
+use crate::memory::pointer;
 
 pub(crate) type Put =
     Option<unsafe extern "C" fn(*mut c_void, *const c_char, usize, *const c_char, usize)>;
@@ -34,7 +35,7 @@ impl OfDefault {
         match *entry {
             BatchEntry::Put { cf: 0, key, value } => {
                 if let Some(put) = self.put {
-                    let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
+                    let (k, v) = (pointer(key), pointer(value));
                     // SAFETY: promised by the caller.
                     unsafe { put(self.state, k, key.len(), v, value.len()) };
                 }
@@ -42,13 +43,13 @@ impl OfDefault {
             BatchEntry::Delete { cf: 0, key } => {
                 if let Some(delete) = self.delete {
                     // SAFETY: promised by the caller.
-                    unsafe { delete(self.state, key.as_ptr().cast(), key.len()) };
+                    unsafe { delete(self.state, pointer(key), key.len()) };
                 }
             }
             BatchEntry::LogData(data) => {
                 if let Some(log_data) = self.log_data {
                     // SAFETY: promised by the caller.
-                    unsafe { log_data(self.state, data.as_ptr().cast(), data.len()) };
+                    unsafe { log_data(self.state, pointer(data), data.len()) };
                 }
             }
             BatchEntry::Merge { cf: 0, .. } | BatchEntry::SingleDelete { cf: 0, .. } => {}
@@ -79,14 +80,14 @@ impl OfFamilies {
             BatchEntry::Delete { cf, key } => {
                 if let Some(delete) = self.delete {
                     // SAFETY: promised by the caller.
-                    unsafe { delete(self.state, cf, key.as_ptr().cast(), key.len()) };
+                    unsafe { delete(self.state, cf, pointer(key), key.len()) };
                 }
                 return true;
             }
             BatchEntry::LogData(data) => {
                 if let Some(log_data) = self.log_data {
                     // SAFETY: promised by the caller.
-                    unsafe { log_data(self.state, data.as_ptr().cast(), data.len()) };
+                    unsafe { log_data(self.state, pointer(data), data.len()) };
                 }
                 return true;
             }
@@ -94,7 +95,7 @@ impl OfFamilies {
             _ => return false,
         };
         if let Some(function) = function {
-            let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
+            let (k, v) = (pointer(key), pointer(value));
             // SAFETY: promised by the caller.
             unsafe { function(self.state, cf, k, key.len(), v, value.len()) };
         }

@@ -54,9 +54,9 @@ impl koeldb::CompactionFilter for CompactionFilter {
             filter(
                 self.0.state.get(),
                 level.to_c(),
-                key.as_ptr().cast(),
+                memory::pointer(key),
                 key.len(),
-                value.as_ptr().cast(),
+                memory::pointer(value),
                 value.len(),
                 &raw mut new_value,
                 &raw mut new_length,

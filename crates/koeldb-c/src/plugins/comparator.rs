@@ -9,6 +9,7 @@ use std::sync::Arc;
 use koeldb::Timestamp;
 
 use crate::handle::{self, Handle};
+use crate::memory::pointer;
 use crate::settings::options::Options;
 
 use super::callbacks::{Destructor, Name, State};
@@ -34,8 +35,8 @@ struct Functions {
 impl Functions {
     fn call(&self, compare: Compare, a: &[u8], b: &[u8]) -> Ordering {
         let state = self.state.get();
-        let (a, a_length) = (a.as_ptr().cast(), a.len());
-        let (b, b_length) = (b.as_ptr().cast(), b.len());
+        let (a, a_length) = (pointer(a), a.len());
+        let (b, b_length) = (pointer(b), b.len());
         // SAFETY: the function takes this state and bytes, as the caller promises.
         let order = unsafe { compare(state, a, a_length, b, b_length) };
         order.cmp(&0)
@@ -73,8 +74,8 @@ impl koeldb::Comparator for Comparator {
             return self.compare(a, b);
         };
         let state = self.0.state.get();
-        let (a, a_length) = (a.as_ptr().cast(), a.len());
-        let (b, b_length) = (b.as_ptr().cast(), b.len());
+        let (a, a_length) = (pointer(a), a.len());
+        let (b, b_length) = (pointer(b), b.len());
         // SAFETY: the function takes this state and bytes, as the caller promises.
         let order = unsafe { compare(state, a, a_length, 0, b, b_length, 0) };
         order.cmp(&0)

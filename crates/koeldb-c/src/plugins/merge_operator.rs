@@ -62,7 +62,7 @@ struct Operands {
 impl Operands {
     fn new(operands: MergeOperands<'_>) -> Self {
         Operands {
-            pointers: operands.iter().map(|of| of.as_ptr().cast()).collect(),
+            pointers: operands.iter().map(memory::pointer).collect(),
             lengths: operands.iter().map(<[u8]>::len).collect(),
         }
     }
@@ -81,10 +81,9 @@ struct Merged {
 
 impl Functions {
     /// Copies a result to `out` and gives it back; false if the function failed.
+    ///
+    /// A null pointer is an empty result, as in RocksDB.
     fn accept(&self, merged: &Merged, out: &mut Vec<u8>) -> bool {
-        if merged.value.is_null() {
-            return false;
-        }
         let mut is_success = false;
         if merged.success != 0 {
             // SAFETY: the function has returned so many bytes.
@@ -93,6 +92,7 @@ impl Functions {
             out.extend_from_slice(value.unwrap_or_default());
         }
         match self.delete_value {
+            _ if merged.value.is_null() => {}
             // SAFETY: the value is from a function of this operator, and is not used any more.
             Some(delete) => unsafe { delete(self.state.get(), merged.value, merged.length) },
             // SAFETY: without the function, values are from the C heap.
@@ -121,9 +121,9 @@ impl koeldb::MergeOperator for MergeOperator {
         let value = unsafe {
             merge(
                 self.0.state.get(),
-                key.as_ptr().cast(),
+                memory::pointer(key),
                 key.len(),
-                existing.map_or(ptr::null(), |existing| existing.as_ptr().cast()),
+                existing.map_or(ptr::null(), memory::pointer),
                 existing.map_or(0, <[u8]>::len),
                 operands.pointers.as_ptr(),
                 operands.lengths.as_ptr(),
@@ -158,7 +158,7 @@ impl koeldb::MergeOperator for MergeOperator {
         let value = unsafe {
             merge(
                 self.0.state.get(),
-                key.as_ptr().cast(),
+                memory::pointer(key),
                 key.len(),
                 operands.pointers.as_ptr(),
                 operands.lengths.as_ptr(),

@@ -34,7 +34,7 @@ pub(crate) struct Functions {
 impl Functions {
     fn prefix<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
         let state = self.state.get();
-        let (bytes, length) = (key.as_ptr().cast(), key.len());
+        let (bytes, length) = (memory::pointer(key), key.len());
         if let Some(in_domain) = self.in_domain {
             // SAFETY: the function takes this state and bytes, as the caller promises.
             let is_inside = unsafe { in_domain(state, bytes, length) };

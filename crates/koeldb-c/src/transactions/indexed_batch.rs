@@ -1,6 +1,6 @@
 //! Indexed batches, which are read before they are written.
 
-use koeldb::{BatchEntry, ColumnFamily, Db, KeyOrder, PinnedSlice, WriteBatchWithIndex};
+use koeldb::{ColumnFamily, Db, KeyOrder, PinnedSlice, WriteBatchWithIndex};
 
 use crate::boundary::Failure;
 use crate::data::iterator::Cursor;
@@ -132,30 +132,15 @@ pub(crate) fn get_from_batch(
     _: &Options,
     key: &[u8],
 ) -> Result<Option<Vec<u8>>, Failure> {
-    let mut found = None;
-    let mut is_merged = false;
-    for entry in batch.get().batch().iter() {
-        let (entry_key, value) = match entry? {
-            BatchEntry::Put { cf: 0, key, value } => (key, Some(value)),
-            BatchEntry::Delete { cf: 0, key } | BatchEntry::SingleDelete { cf: 0, key } => {
-                (key, None)
-            }
-            BatchEntry::Merge {
-                cf: 0, key: other, ..
-            } => {
-                is_merged |= other == key;
-                continue;
-            }
-            _ => continue,
-        };
-        if entry_key == key {
-            found = value.map(<[u8]>::to_vec);
-            is_merged = false;
-        }
-    }
-    match is_merged {
-        true => Err(Failure::Text("Merge in progress: ".to_owned())),
-        false => Ok(found),
+    alone(batch.get().get_from_batch_default(key)?)
+}
+
+/// Returns the value that a batch alone gives a key; an error if that needs the database.
+fn alone(value: koeldb::BatchValue) -> Result<Option<Vec<u8>>, Failure> {
+    match value {
+        koeldb::BatchValue::Value(value) => Ok(Some(value)),
+        koeldb::BatchValue::Operands(_) => Err(Failure::Text("Merge in progress: ".to_owned())),
+        _ => Ok(None),
     }
 }
 
@@ -166,11 +151,7 @@ pub(crate) fn get_from_batch_cf(
     family: &ColumnFamily,
     key: &[u8],
 ) -> Result<Option<Vec<u8>>, Failure> {
-    match batch.get().get_from_batch(family, key)? {
-        koeldb::BatchValue::Value(value) => Ok(Some(value)),
-        koeldb::BatchValue::Operands(_) => Err(Failure::Text("Merge in progress: ".to_owned())),
-        _ => Ok(None),
-    }
+    alone(batch.get().get_from_batch(family, key)?)
 }
 
 /// Returns a value as it will be after the write of the batch.

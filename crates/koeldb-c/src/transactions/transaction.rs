@@ -228,7 +228,10 @@ pub(crate) fn prepare(transaction: &mut Transaction) -> Result<(), Failure> {
         ));
     };
     if let Err(error) = open.prepare_in_place(name) {
-        transaction.state = State::Over(over("could not be prepared"));
+        // The log may have its writes.
+        if error.kind() != koeldb::ErrorKind::Expired {
+            transaction.state = State::Over(over("could not be prepared"));
+        }
         return Err(error.into());
     }
     Ok(())

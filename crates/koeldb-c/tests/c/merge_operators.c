@@ -1,6 +1,8 @@
 /* Merge operators of functions: results, failures, and values that are given back. */
 #include "plugins.h"
 
+#include <stdint.h>
+
 static int given_back = 0;
 
 static const char* name(void* state) {
@@ -8,11 +10,16 @@ static const char* name(void* state) {
   return "joins";
 }
 
-/* Joins the value and the operands; fails for the key "bad". */
+/* Whether Go's runtime takes a pointer for one, also that to no bytes. */
+static int is_address(const void* pointer) { return (uintptr_t)pointer >= 4096; }
+
+/* Joins the value and the operands, to null if they are empty; fails for the key "bad". */
 static char* join(const char* first, size_t first_length, const char* const* operands,
                   const size_t* lengths, int count, size_t* length) {
   *length = first_length;
   for (int at = 0; at < count; at++) *length += lengths[at];
+  for (int at = 0; at < count; at++) CHECK(is_address(operands[at]));
+  if (*length == 0) return NULL;
   char* joined = malloc(*length + 1);
   char* end = joined;
   if (first_length > 0) memcpy(end, first, first_length);
@@ -78,6 +85,17 @@ int main(void) {
   rocksdb_readoptions_t* reading = rocksdb_readoptions_create();
   CHECK(rocksdb_get(db, reading, "bad", 3, &length, &error) == NULL);
   FAILED(error, "Corruption");
+  /* A null pointer is an empty value. */
+  for (int flushed = 0; flushed < 2; flushed++) {
+    merge(db, "none", "", 0);
+    CHECK(has(db, "none", ""));
+    rocksdb_iterator_t* entries = rocksdb_create_iterator(db, reading);
+    rocksdb_iter_seek(entries, "none", 4);
+    CHECK(rocksdb_iter_valid(entries));
+    CHECK(is_address(rocksdb_iter_value(entries, &length)) && length == 0);
+    rocksdb_iter_destroy(entries);
+    fill(db);
+  }
   rocksdb_close(db);
 
   /* Values of operators without a function for it are freed. Another operator replaces the first. */

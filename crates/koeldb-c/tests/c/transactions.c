@@ -23,6 +23,21 @@ static void is(char* value, const size_t* length, const char* expected) {
   rocksdb_free(value);
 }
 
+/* Orders keys by their first byte. */
+static int first_byte(void* state, const char* a, size_t a_length, const char* b,
+                      size_t b_length) {
+  (void)state;
+  int first = a_length > 0 ? (unsigned char)a[0] : -1;
+  return first - (b_length > 0 ? (unsigned char)b[0] : -1);
+}
+
+static const char* order_name(void* state) {
+  (void)state;
+  return "first byte";
+}
+
+static void nothing(void* state) { (void)state; }
+
 int main(void) {
   char* error = NULL;
   size_t n = 0;
@@ -98,20 +113,47 @@ int main(void) {
   rocksdb_transaction_destroy(txn);
   rocksdb_transaction_t** prepared = rocksdb_transactiondb_get_prepared_transactions(db, &n);
   CHECK(n == 1);
-  /* It reads what it prepared, and takes more. */
-  is(rocksdb_transaction_get(prepared[0], reading, "p", 1, &n, &error), &n, "q");
-  rocksdb_transaction_put(prepared[0], "r", 1, "s", 1, &error);
-  OK(error);
-  is(rocksdb_transaction_get(prepared[0], reading, "r", 1, &n, &error), &n, "s");
-  CHECK(rocksdb_transactiondb_get(db, reading, "p", 1, &n, &error) == NULL);
   rocksdb_transaction_commit(prepared[0], &error);
   OK(error);
   rocksdb_transaction_destroy(prepared[0]);
   rocksdb_free(prepared);
   is(rocksdb_transactiondb_get(db, reading, "p", 1, &n, &error), &n, "q");
-  is(rocksdb_transactiondb_get(db, reading, "r", 1, &n, &error), &n, "s");
+
+  /* A prepared transaction reads and writes on, also the keys that it locked before. */
+  CHECK(rocksdb_transactiondb_get_prepared_transactions(db, &n) == NULL && n == 0);
+  txn = rocksdb_transaction_begin(db, writing, how, NULL);
+  is(rocksdb_transaction_get_for_update(txn, reading, "p", 1, &n, 1, &error), &n, "q");
+  rocksdb_transaction_set_name(txn, "later", 5, &error);
+  OK(error);
+  rocksdb_transaction_prepare(txn, &error);
+  OK(error);
+  rocksdb_transaction_prepare(txn, &error);
+  FAILED(error, "Invalid argument: Transaction has already been prepared.");
+  rocksdb_transaction_put(txn, "p", 1, "r", 1, &error);
+  OK(error);
+  is(rocksdb_transaction_get(txn, reading, "p", 1, &n, &error), &n, "r");
+  is(rocksdb_transactiondb_get(db, reading, "p", 1, &n, &error), &n, "q");
+  rocksdb_transaction_commit(txn, &error);
+  OK(error);
+  is(rocksdb_transactiondb_get(db, reading, "p", 1, &n, &error), &n, "r");
+  rocksdb_transaction_destroy(txn);
+  txn = rocksdb_transaction_begin(db, writing, how, NULL);
+  rocksdb_transaction_put(txn, "p", 1, "s", 1, &error);
+  OK(error);
+  rocksdb_transaction_set_name(txn, "undone", 6, &error);
+  OK(error);
+  rocksdb_transaction_prepare(txn, &error);
+  OK(error);
+  rocksdb_transaction_put(txn, "o", 1, "s", 1, &error);
+  OK(error);
+  rocksdb_transaction_rollback(txn, &error);
+  OK(error);
+  rocksdb_transactiondb_put(db, writing, "o", 1, "t", 1, &error);
+  OK(error);
+  is(rocksdb_transactiondb_get(db, reading, "p", 1, &n, &error), &n, "r");
+  rocksdb_transaction_destroy(txn);
   rocksdb_t* base = rocksdb_transactiondb_get_base_db(db);
-  is(rocksdb_get(base, reading, "p", 1, &n, &error), &n, "q");
+  is(rocksdb_get(base, reading, "p", 1, &n, &error), &n, "r");
   rocksdb_transactiondb_close_base_db(base);
   rocksdb_transactiondb_close(db);
 
@@ -161,6 +203,17 @@ int main(void) {
   OK(error);
   is(rocksdb_get(base, reading, "k", 1, &n, &error), &n, "x");
   rocksdb_writebatch_wi_destroy(batch);
+  /* The order of a batch of its own. */
+  rocksdb_comparator_t* order = rocksdb_comparator_create(NULL, nothing, first_byte, order_name);
+  batch = rocksdb_writebatch_wi_create_with_params(order, 0, 1, 0, 0);
+  rocksdb_writebatch_wi_put(batch, "ka", 2, "x", 1);
+  is(rocksdb_writebatch_wi_get_from_batch(batch, options, "kb", 2, &n, &error), &n, "x");
+  is(rocksdb_writebatch_wi_get_from_batch(batch, options, "l", 1, &n, &error), &n, NULL);
+  rocksdb_writebatch_wi_merge(batch, "kc", 2, "y", 1);
+  CHECK(rocksdb_writebatch_wi_get_from_batch(batch, options, "ka", 2, &n, &error) == NULL);
+  FAILED(error, "Merge in progress");
+  rocksdb_writebatch_wi_destroy(batch);
+  rocksdb_comparator_destroy(order);
   rocksdb_optimistictransactiondb_close_base_db(base);
   rocksdb_optimistictransactiondb_close(free_db);
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use koeldb_base::entity::{self, Columns, WideColumns, with_default_column};
@@ -32,6 +33,40 @@ pub enum BatchValue<V = Vec<u8>> {
     Operands(Vec<Vec<u8>>),
 }
 
+/// Returns a number that it has not returned before.
+fn new_state() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A key without its timestamp, in the order of its column family.
+struct SortedKey {
+    cf: u32,
+    order: KeyOrder,
+    key: Vec<u8>,
+}
+
+impl Ord for SortedKey {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        let in_family = || self.order.compare(&self.key, &other.key);
+        self.cf.cmp(&other.cf).then_with(in_family)
+    }
+}
+
+impl PartialOrd for SortedKey {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for SortedKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for SortedKey {}
+
 /// A write batch with an index, so that its operations can be read before it is written.
 ///
 /// A batch has one of two modes, which differ only in [`WriteBatchWithIndex::entries`]: with
@@ -60,11 +95,15 @@ pub struct WriteBatchWithIndex {
     batch: WriteBatch,
     overwrite_key: bool,
     index: Index,
+    /// The number of each key whose order may equate it with others, in which it is hashed.
+    classes: BTreeMap<SortedKey, u64>,
     default_order: KeyOrder,
     /// The key orders of column families other than the default one.
     orders: BTreeMap<u32, KeyOrder>,
     /// The operations in sorted order, by column family, from the first cursor on.
     deltas: Mutex<BTreeMap<u32, Arc<Delta>>>,
+    /// A number of this batch alone, until operations are removed from it.
+    state: u64,
 }
 
 /// Returns what the mutex of a batch has, without a lock: nobody else uses the batch.
@@ -86,10 +125,17 @@ impl WriteBatchWithIndex {
             batch: WriteBatch::new(),
             overwrite_key,
             index: Index::default(),
+            classes: BTreeMap::new(),
             default_order,
             orders: BTreeMap::new(),
             deltas: Mutex::default(),
+            state: new_state(),
         }
+    }
+
+    /// A number that stays the same as long as operations are only added to this batch.
+    pub(crate) fn state(&self) -> u64 {
+        self.state
     }
 
     /// The write batch without its index.
@@ -135,14 +181,28 @@ impl WriteBatchWithIndex {
         }
     }
 
-    /// Returns the index hash of a key, or of `cf` alone if equal keys may differ in bytes.
-    fn hash(&self, cf: u32, key: &[u8]) -> u64 {
+    /// Returns a key of column family `cf` in its order; `None` if its bytes alone tell it apart.
+    fn sorted_key(&self, cf: u32, key: &[u8]) -> Option<SortedKey> {
         let order = self.order(cf);
-        let is_exact = match order.has_timestamps() {
-            true => order.without_timestamps().equal_keys_have_equal_bytes(),
-            false => order.equal_keys_have_equal_bytes(),
+        let order = match order.has_timestamps() {
+            true => order.without_timestamps(),
+            false => order.clone(),
         };
-        self.index.hash(cf, is_exact.then_some(key))
+        (!order.equal_keys_have_equal_bytes()).then(|| SortedKey {
+            cf,
+            order,
+            key: key.to_vec(),
+        })
+    }
+
+    /// Returns the index hash of a key; equal keys have the same one.
+    fn hash(&self, cf: u32, key: &[u8]) -> u64 {
+        let Some(sorted) = self.sorted_key(cf, key) else {
+            return self.index.hash(cf, Some(key));
+        };
+        // Only keys without operations have no number.
+        let class = self.classes.get(&sorted).map(|class| class.to_le_bytes());
+        self.index.hash(cf, class.as_ref().map(<[u8; 8]>::as_slice))
     }
 
     /// Lets `write` add an operation on `key` to the batch, and indexes it if it was added.
@@ -150,6 +210,10 @@ impl WriteBatchWithIndex {
         let (offset, count) = (self.batch.size_in_bytes(), self.batch.len());
         write(&mut self.batch);
         if self.batch.len() > count {
+            if let Some(sorted) = self.sorted_key(cf, key) {
+                let class = self.classes.len() as u64;
+                self.classes.entry(sorted).or_insert(class);
+            }
             let hash = self.hash(cf, key);
             let rep = self.batch.data();
             let order = self.orders.get(&cf).unwrap_or(&self.default_order);
@@ -352,6 +416,7 @@ impl WriteBatchWithIndex {
     pub fn clear(&mut self) {
         self.batch.clear();
         self.index.clear();
+        self.classes.clear();
         self.renew_deltas();
     }
 
@@ -359,6 +424,7 @@ impl WriteBatchWithIndex {
     ///
     /// Those that no cursor shares are dropped.
     fn renew_deltas(&mut self) {
+        self.state = new_state();
         let mut deltas = std::mem::take(exclusive(&mut self.deltas));
         deltas.retain(|_, delta| Arc::strong_count(delta) > 1);
         for (&cf, delta) in &deltas {
@@ -453,6 +519,29 @@ impl WriteBatchWithIndex {
                 Some(Effect::Operands(operands, base)) => {
                     let merged = merge(family, key, base, None, &operands)?;
                     BatchValue::Value(merged)
+                }
+            })
+        })
+    }
+
+    /// Returns what the batch does to `key` in the default column family, in the batch's own order.
+    ///
+    /// Without a column family there is no merge operator: operands stay operands, whatever they are
+    /// merged onto.
+    ///
+    /// # Errors
+    /// `Corruption` if the batch has a malformed entity.
+    pub fn get_from_batch_default(&self, key: impl AsRef<[u8]>) -> Result<BatchValue> {
+        self.with_effect(0, &self.default_order, key.as_ref(), |effect| {
+            Ok(match effect {
+                None => BatchValue::Absent,
+                Some(Effect::Value(value)) => BatchValue::Value(value.to_vec()),
+                Some(Effect::Entity(entity)) => {
+                    BatchValue::Value(Columns::of_entity(entity)?.default_value().to_vec())
+                }
+                Some(Effect::Deleted) => BatchValue::Deleted,
+                Some(Effect::Operands(operands, _)) => {
+                    BatchValue::Operands(operands.iter().map(|o| o.to_vec()).collect())
                 }
             })
         })

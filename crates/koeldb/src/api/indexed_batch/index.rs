@@ -38,7 +38,7 @@ impl Default for Index {
 }
 
 impl Index {
-    /// Hashes a column family id with a key; `key` is `None` if equal keys may differ in bytes.
+    /// Hashes a column family id with a key, or with what stands for it; `None` for unknown keys.
     pub(super) fn hash(&self, cf: u32, key: Option<&[u8]>) -> u64 {
         let mut hasher = self.seed.build_hasher();
         hasher.write_u32(cf);

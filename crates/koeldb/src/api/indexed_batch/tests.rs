@@ -1,5 +1,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use koeldb_base::merge_operator::StringAppend;
 use koeldb_base::prefix::FixedPrefix;
@@ -369,4 +371,47 @@ fn a_cursor_goes_on_after_operations_are_taken_back() {
     assert!(cursor.next().unwrap());
     assert_eq!(cursor.key(), Some(&b"b"[..]));
     assert_eq!(scanned!(cursor, seek_to_first(), next), [b"b", b"d", b"f"]);
+}
+
+/// Orders keys without regard to case, and counts its comparisons.
+struct Caseless(Arc<AtomicU64>);
+
+impl crate::Comparator for Caseless {
+    fn name(&self) -> &str {
+        "caseless"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        a.to_ascii_lowercase().cmp(&b.to_ascii_lowercase())
+    }
+}
+
+#[test]
+fn keys_that_an_order_equates_are_found_in_few_comparisons() {
+    let comparisons = Arc::new(AtomicU64::new(0));
+    let order = KeyOrder::new(Caseless(Arc::clone(&comparisons)));
+    let mut batch = WriteBatchWithIndex::with_order(false, order);
+    for number in 0..1000 {
+        batch.put(format!("key{number}"), "lower");
+    }
+    batch.set_save_point();
+    for number in 0..500 {
+        batch.put(format!("KEY{number}"), "upper");
+    }
+    let value = |batch: &WriteBatchWithIndex, key: &str| batch.get_from_batch_default(key).unwrap();
+    let is = |text: &str| BatchValue::Value(text.as_bytes().to_vec());
+    assert_eq!(value(&batch, "Key7"), is("upper"));
+    assert_eq!(value(&batch, "Key999"), is("lower"));
+    assert_eq!(value(&batch, "Key1000"), BatchValue::Absent);
+    batch.rollback_to_save_point().unwrap();
+    assert_eq!(value(&batch, "Key7"), is("lower"));
+    batch.delete("KEY7").merge("KEY8", "operand");
+    assert_eq!(value(&batch, "Key7"), BatchValue::Deleted);
+    let operands = BatchValue::Operands(vec![b"operand".to_vec()]);
+    assert_eq!(value(&batch, "Key8"), operands);
+    batch.clear();
+    assert_eq!(value(&batch, "key7"), BatchValue::Absent);
+    let count = comparisons.load(Ordering::Relaxed);
+    assert!(count < 100_000, "{count} comparisons");
 }

@@ -75,3 +75,12 @@ pub(super) fn is_worth_repeating(error: &Error) -> bool {
     };
     is_conflict && error.write_outcome() == Some(WriteOutcome::NotApplied)
 }
+
+/// Creates the error of a commit after operations were removed from a prepared transaction's batch.
+pub(super) fn is_not_as_prepared() -> Error {
+    Error::invalid_argument(
+        "operations were removed from the batch of a prepared transaction: clear the transaction, \
+         and decide on the prepared one by its own handle",
+    )
+    .with_outcome(WriteOutcome::NotApplied)
+}

@@ -124,12 +124,14 @@ impl PreparedTransaction {
     /// # Errors
     /// See [`PreparedTransaction::commit`].
     pub fn commit_with(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<SeqNo> {
-        self.commit_between(batch, &WriteBatch::new(), options)
+        self.commit_between(batch, &WriteBatch::new(), &[], options)
     }
 
     /// Commits the transaction with `later`, which is applied after the transaction's operations.
-    pub(super) fn commit_then(&self, later: &WriteBatch) -> Result<SeqNo> {
-        self.commit_between(&WriteBatch::new(), later, &self.entry.write)
+    ///
+    /// The decision, once it stands, releases the `locks` of `later`, too.
+    pub(super) fn commit_then(&self, later: &WriteBatch, locks: &[LockId]) -> Result<SeqNo> {
+        self.commit_between(&WriteBatch::new(), later, locks, &self.entry.write)
     }
 
     /// Commits the transaction's operations between those of two batches.
@@ -137,6 +139,7 @@ impl PreparedTransaction {
         &self,
         batch: &WriteBatch,
         later: &WriteBatch,
+        locks: &[LockId],
         options: &WriteOptions,
     ) -> Result<SeqNo> {
         let _deciding = lock(&self.entry.deciding);
@@ -167,6 +170,12 @@ impl PreparedTransaction {
             applied: &applied,
             taken: section.count + count,
         };
+        let held = {
+            let mut locked = lock(&self.entry.locked);
+            let held = locked.len();
+            locked.extend_from_slice(locks);
+            held
+        };
         let done = inner.commit.write_marked(options, &write, |step| {
             self.entry.set(match step {
                 DecisionStep::Logging => Decision::CommitStands(StandingCommit {
@@ -178,6 +187,9 @@ impl PreparedTransaction {
                 DecisionStep::Applied(seqno) => Decision::Committed(seqno),
             });
         });
+        if matches!(self.entry.decision(), Decision::None) {
+            lock(&self.entry.locked).truncate(held);
+        }
         inner.health.report_failures();
         let seqno = done?;
         inner.prepared.forget(&self.entry);

@@ -77,16 +77,14 @@ struct PreparedPart {
     /// The size of the batch and the number of its operations when it was prepared.
     bytes: usize,
     count: u32,
+    /// The state of the batch, which changes if operations are removed.
+    state: u64,
     /// Its locks, which its decision releases.
     locked: HashSet<LockId>,
 }
 
 impl Transaction {
     pub(super) fn new(db: &Db, write: &WriteOptions, options: &TransactionOptions) -> Self {
-        let inner = db.inner();
-        let expires = u64::try_from(options.expiration)
-            .ok()
-            .map(|millis| inner.context.clock.now() + Duration::from_millis(millis));
         let order = db.default_cf().data().order.clone();
         Transaction {
             write: *write,
@@ -99,7 +97,7 @@ impl Transaction {
             history: None,
             read_timestamp: None,
             commit_timestamp: None,
-            owner: Owner::new(inner.key_locks.new_id(), expires),
+            owner: new_owner(db, options),
             db: db.clone(),
             prepared: None,
         }
@@ -131,6 +129,7 @@ impl Transaction {
         self.prepared = Some(PreparedPart {
             bytes: self.batch.batch().size_in_bytes(),
             count: self.batch.batch().count(),
+            state: self.batch.state(),
             locked: transaction.locked(),
             transaction,
         });
@@ -180,7 +179,8 @@ impl Transaction {
 
     /// The operations of the transaction so far, to add others (RocksDB: `GetWriteBatch`).
     ///
-    /// An operation that is added here locks and tracks no key: it conflicts with nothing.
+    /// An operation that is added here locks and tracks no key: it conflicts with nothing. Once the
+    /// transaction is prepared, no operation may be removed: it could not be committed then.
     pub fn batch_mut(&mut self) -> &mut WriteBatchWithIndex {
         &mut self.batch
     }
@@ -409,11 +409,22 @@ impl Transaction {
         super::refuse_ttl(&inner.context)?;
         self.date_writes()?;
         if let Some(part) = &self.prepared {
+            if part.state != self.batch.state() {
+                return Err(errors::is_not_as_prepared());
+            }
             if let Some(time) = self.commit_timestamp {
                 part.transaction.set_commit_timestamp(time)?;
             }
             let later = self.batch.batch().behind(part.bytes, part.count);
-            return part.transaction.commit_then(&later);
+            let locks: Vec<LockId> = self.tracker.iter().map(|tracked| tracked.id).collect();
+            let committed = part.transaction.commit_then(&later, &locks);
+            if let Some(part) = &mut self.prepared {
+                // A decision that stands has taken the other locks.
+                part.locked = part.transaction.locked();
+            }
+            let seqno = committed?;
+            self.clear();
+            return Ok(seqno);
         }
         let inner = self.inner();
         let batch = self.batch.batch();
@@ -497,13 +508,16 @@ impl Transaction {
 
     /// Reverts all operations, locks and save points, for reuse (RocksDB: `Transaction::Rollback`).
     ///
-    /// It keeps its snapshot, id and expiration. What was prepared in place stays prepared.
+    /// It keeps its snapshot, id and expiration. What was prepared in place stays prepared, and keeps
+    /// its locks: the transaction has another id then.
     pub fn clear(&mut self) {
         self.batch.clear();
         self.saved_snapshots.clear();
         self.history = None;
         self.release_all();
-        self.prepared = None;
+        if self.prepared.take().is_some() {
+            self.owner = new_owner(&self.db, &self.options);
+        }
     }
 
     /// Ends the transaction: drops all of its writes and releases all of its locks.
@@ -517,6 +531,15 @@ impl Transaction {
             self.release(tracked.id);
         }
     }
+}
+
+/// Creates the owner of the locks of a transaction that begins now.
+fn new_owner(db: &Db, options: &TransactionOptions) -> Arc<Owner> {
+    let inner = db.inner();
+    let expires = u64::try_from(options.expiration)
+        .ok()
+        .map(|millis| inner.context.clock.now() + Duration::from_millis(millis));
+    Owner::new(inner.key_locks.new_id(), expires)
 }
 
 impl Drop for Transaction {

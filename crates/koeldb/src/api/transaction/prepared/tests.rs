@@ -189,6 +189,87 @@ fn a_decision_that_failed_takes_effect_when_writes_resume() {
     }
 }
 
+/// The keys of writes after a prepare are locked as long as the commit may still take effect.
+#[test]
+fn a_commit_that_stands_keeps_the_locks_of_writes_after_the_prepare() {
+    let faults = Arc::new(FaultFileSystem::new(Arc::new(MemoryFileSystem::new()), 1));
+    let mut options = options(&MemoryFileSystem::new());
+    options
+        .set_max_bgerror_resume_count(0)
+        .set_env(&Env::new(faults.clone(), Arc::new(SystemClock)));
+    let (db, _) = open_as(&options).unwrap();
+    db.put("n", "0").unwrap();
+    let mut transaction = db.transaction();
+    transaction.put("k", "1").unwrap();
+    transaction.prepare_in_place("t").unwrap();
+    transaction.put("n", "1").unwrap();
+    faults.add_rule(FaultRule::fail(Failure::Device).purpose(Purpose::Wal));
+    let error = transaction.commit().unwrap_err();
+    assert_eq!(error.write_outcome(), Some(WriteOutcome::Indeterminate));
+    let mut other = db.transaction();
+    let error = other.get_for_update("n").unwrap_err();
+    assert_eq!(error.detail(), Some(ErrorDetail::LockTimeout));
+    faults.clear_rules();
+    db.resume().unwrap();
+    assert_eq!(
+        other.get_for_update("n").unwrap().as_deref(),
+        Some(&b"1"[..])
+    );
+    drop(other);
+    assert!(db.lock_status().is_empty());
+}
+
+#[test]
+fn a_transaction_prepared_in_place_is_empty_after_its_commit() {
+    let (db, _) = open(&MemoryFileSystem::new());
+    let mut transaction = db.transaction();
+    for name in ["one", "two"] {
+        transaction.put("k", name).unwrap();
+        transaction.prepare_in_place(name).unwrap();
+        transaction.put("l", name).unwrap();
+        transaction.try_commit().unwrap();
+        assert!(transaction.batch().is_empty() && transaction.prepared().is_none());
+        assert!(db.lock_status().is_empty());
+        assert_eq!(db.get("l").unwrap().as_deref(), Some(name.as_bytes()));
+    }
+}
+
+#[test]
+fn a_transaction_that_was_cleared_shares_no_locks_with_what_it_prepared() {
+    let (db, _) = open(&MemoryFileSystem::new());
+    let mut transaction = db.transaction();
+    transaction.put("k", "1").unwrap();
+    let prepared = transaction.prepare_in_place("t").unwrap();
+    transaction.clear();
+    let error = transaction.put("k", "2").unwrap_err();
+    assert_eq!(error.detail(), Some(ErrorDetail::LockTimeout));
+    transaction.put("l", "2").unwrap();
+    transaction.try_commit().unwrap();
+    assert!(db.put("k", "3").is_err());
+    prepared.commit().unwrap();
+    assert_eq!(db.get("k").unwrap().as_deref(), Some(&b"1"[..]));
+    assert!(db.lock_status().is_empty());
+}
+
+#[test]
+fn a_prepared_transaction_whose_operations_were_removed_is_not_committed() {
+    let (db, _) = open(&MemoryFileSystem::new());
+    let mut transaction = db.transaction();
+    transaction.set_save_point();
+    transaction.put("k", "1").unwrap();
+    let prepared = transaction.prepare_in_place("t").unwrap();
+    transaction.batch_mut().rollback_to_save_point().unwrap();
+    transaction.batch_mut().put("k", "2");
+    let error = transaction.try_commit().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert_eq!(error.write_outcome(), Some(WriteOutcome::NotApplied));
+    assert_eq!(db.get("k").unwrap(), None);
+    transaction.clear();
+    prepared.commit().unwrap();
+    assert_eq!(db.get("k").unwrap().as_deref(), Some(&b"1"[..]));
+    assert!(db.lock_status().is_empty());
+}
+
 /// A decision is synced if the writes of the transaction are, and always after a recovery.
 #[test]
 fn an_acknowledged_decision_survives_a_crash() {
