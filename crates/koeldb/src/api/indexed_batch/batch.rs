@@ -33,9 +33,9 @@ pub enum BatchValue<V = Vec<u8>> {
     Operands(Vec<Vec<u8>>),
 }
 
-/// Returns a number that it has not returned before.
-fn new_state() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
+/// Returns a number above 0 that it has not returned before.
+fn new_mark() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
@@ -102,8 +102,8 @@ pub struct WriteBatchWithIndex {
     orders: BTreeMap<u32, KeyOrder>,
     /// The operations in sorted order, by column family, from the first cursor on.
     deltas: Mutex<BTreeMap<u32, Arc<Delta>>>,
-    /// A number of this batch alone, until operations are removed from it.
-    state: u64,
+    /// The mark of a prepared transaction, until operations are removed; 0 without one.
+    mark: u64,
 }
 
 /// Returns what the mutex of a batch has, without a lock: nobody else uses the batch.
@@ -129,13 +129,19 @@ impl WriteBatchWithIndex {
             default_order,
             orders: BTreeMap::new(),
             deltas: Mutex::default(),
-            state: new_state(),
+            mark: 0,
         }
     }
 
-    /// A number that stays the same as long as operations are only added to this batch.
-    pub(crate) fn state(&self) -> u64 {
-        self.state
+    /// Marks the batch, and returns its mark, which no other batch has.
+    pub(crate) fn set_mark(&mut self) -> u64 {
+        self.mark = new_mark();
+        self.mark
+    }
+
+    /// The mark, as long as operations are only added behind it; 0 without one.
+    pub(crate) fn mark(&self) -> u64 {
+        self.mark
     }
 
     /// The write batch without its index.
@@ -424,7 +430,7 @@ impl WriteBatchWithIndex {
     ///
     /// Those that no cursor shares are dropped.
     fn renew_deltas(&mut self) {
-        self.state = new_state();
+        self.mark = 0;
         let mut deltas = std::mem::take(exclusive(&mut self.deltas));
         deltas.retain(|_, delta| Arc::strong_count(delta) > 1);
         for (&cf, delta) in &deltas {

@@ -77,8 +77,8 @@ struct PreparedPart {
     /// The size of the batch and the number of its operations when it was prepared.
     bytes: usize,
     count: u32,
-    /// The state of the batch, which changes if operations are removed.
-    state: u64,
+    /// The mark of the batch, which goes if operations are removed.
+    mark: u64,
     /// Its locks, which its decision releases.
     locked: HashSet<LockId>,
 }
@@ -129,7 +129,7 @@ impl Transaction {
         self.prepared = Some(PreparedPart {
             bytes: self.batch.batch().size_in_bytes(),
             count: self.batch.batch().count(),
-            state: self.batch.state(),
+            mark: self.batch.set_mark(),
             locked: transaction.locked(),
             transaction,
         });
@@ -409,7 +409,7 @@ impl Transaction {
         super::refuse_ttl(&inner.context)?;
         self.date_writes()?;
         if let Some(part) = &self.prepared {
-            if part.state != self.batch.state() {
+            if part.mark != self.batch.mark() {
                 return Err(errors::is_not_as_prepared());
             }
             if let Some(time) = self.commit_timestamp {
