@@ -147,7 +147,7 @@ impl Background {
         self.context
             .record_elapsed(HistogramKind::CompactionTime, begun);
         if self.tells(&request) {
-            self.add_result(info, family, plan, &done);
+            self.add_result(info, family, &done);
         }
         info.output_bytes = done.merge.as_ref().map_or(0, |merge| merge.totals.written);
         self.log_compaction(info, family, plan, done.merge.as_ref());

@@ -75,12 +75,11 @@ impl Background {
         }
     }
 
-    /// Adds the result of a compaction to its description.
+    /// Adds the result of a compaction to its description, which has the inputs already.
     pub(super) fn add_result(
         &self,
         info: &mut CompactionJobInfo,
         family: &ColumnFamilyData,
-        plan: &CompactionPlan,
         done: &CarriedOut,
     ) {
         let paths = family.tables.paths();
@@ -90,8 +89,6 @@ impl Background {
         info.outputs = (done.files.iter().zip(properties))
             .map(|(file, properties)| file_info(paths, info.output_level, file, properties))
             .collect();
-        // A merge has opened its inputs.
-        info.inputs = input_info(family, plan);
         info.num_level0_files = family.version().levels[0].files.len();
         let directory = paths.directory(0);
         info.blob_files = blob_file_info(directory, &done.blob_files);

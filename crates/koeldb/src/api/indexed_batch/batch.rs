@@ -216,11 +216,14 @@ impl WriteBatchWithIndex {
         let (offset, count) = (self.batch.size_in_bytes(), self.batch.len());
         write(&mut self.batch);
         if self.batch.len() > count {
-            if let Some(sorted) = self.sorted_key(cf, key) {
-                let class = self.classes.len() as u64;
-                self.classes.entry(sorted).or_insert(class);
-            }
-            let hash = self.hash(cf, key);
+            let hash = match self.sorted_key(cf, key) {
+                None => self.index.hash(cf, Some(key)),
+                Some(sorted) => {
+                    let next = self.classes.len() as u64;
+                    let class = self.classes.entry(sorted).or_insert(next);
+                    self.index.hash(cf, Some(&class.to_le_bytes()))
+                }
+            };
             let rep = self.batch.data();
             let order = self.orders.get(&cf).unwrap_or(&self.default_order);
             let is_key = |operation: &Operation| is_key_at(rep, operation, cf, key, order);
