@@ -259,6 +259,7 @@ pub(crate) fn generate(abi: &Abi) -> String {
         } else {
             "std::ptr::null_mut()"
         };
+        // SAFETY of the generated block: the caller of C keeps the rules that `src/lib.rs` lists.
         let _ = write!(
             out,
             "#[unsafe(no_mangle)]\nunsafe extern \"C\" fn {name}({parameters}) -> {returns} {{\n    \

@@ -16,7 +16,7 @@ use crate::settings::write::WriteOptions;
 use crate::transactions::indexed_batch::IndexedBatch;
 use crate::transactions::options::{OptimisticOptions, TransactionOptions};
 
-/// What a transaction can still do.
+/// The state of a transaction.
 enum State {
     /// It takes reads and writes, also once it is prepared.
     Open(Box<koeldb::Transaction>),

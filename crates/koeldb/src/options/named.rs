@@ -35,7 +35,7 @@ macro_rules! named {
         impl $Type {
             /// Sets an option from a text, or a member of a nested struct: `name.member`.
             ///
-            /// What is not set has its default.
+            /// Every other option keeps its default.
             ///
             /// # Errors
             /// If the name is unknown or the text is not a value of the option.

@@ -54,7 +54,7 @@ pub struct BlobFileGarbageInfo {
 
 /// The figures of a compaction, or of a part of it (RocksDB: `CompactionJobStats`).
 ///
-/// What is read and written is counted when a compaction ends: the figures are 0 at its beginning
+/// The engine counts reads and writes when a compaction ends: the figures are 0 at its beginning
 /// and after an error. A compaction that another process ran has those of its result: times, the
 /// numbers of entries and files, and bytes of tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
