@@ -752,22 +752,27 @@ impl World {
             }
             let (id, family) = state.families.remove(index);
             state.busy.push(family.name().to_owned());
+            self.history.begin_drop(id);
             (id, family)
         };
         let text = format!("drop of {}", family.name());
-        self.history.begin_drop(id);
         self.begin(&text);
         let dropped = handles.db.drop_cf(&family);
         match &dropped {
             Ok(()) => self.history.dropped(id),
             Err(_) if self.has_faults() => self.leave_uncertain(id, family.name()),
-            Err(_) => {
-                self.history.created(id);
-                self.state().families.push((id, family.clone()));
-            }
+            Err(_) => self.created(id, &family),
         }
         self.state().busy.retain(|name| name != family.name());
         self.end(&text, handles.taken, &[], dropped).map(|_| ())
+    }
+
+    /// Notes that a family exists. Actors that read see it in the history and in the state, or in
+    /// neither.
+    fn created(&self, id: FamilyId, family: &ColumnFamily) {
+        let mut state = self.state();
+        self.history.created(id);
+        state.families.push((id, family.clone()));
     }
 
     /// Notes that it is unknown whether a family exists. Its name is not used again in this phase.
@@ -799,10 +804,7 @@ impl World {
         self.begin(&text);
         let created = handles.db.create_cf(name, &options);
         match &created {
-            Ok(family) => {
-                self.history.created(id);
-                self.state().families.push((id, family.clone()));
-            }
+            Ok(family) => self.created(id, family),
             Err(_) if self.has_faults() => self.leave_uncertain(id, name),
             Err(_) => self.history.dropped(id),
         }
@@ -854,15 +856,14 @@ impl World {
     /// `None` if it cannot be judged.
     fn take(&self, handles: &Handles) -> Result<Option<Held>, String> {
         let is_growing = self.has("unordered_write=true");
-        let families = {
+        let (families, owed) = {
             let mut state = self.state();
             if state.is_leaving(handles) || is_growing && state.is_writing {
                 return Ok(None);
             }
             state.readers += 1;
-            state.families.clone()
+            (state.families.clone(), self.history.visible())
         };
-        let owed = self.history.visible();
         self.begin("snapshot");
         let moment = Moment {
             is_reading: true,
