@@ -1,0 +1,716 @@
+//! The class `Family`: a column family as a mapping of bytes.
+
+use std::convert::Infallible;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+use koeldb::{
+    ColumnFamily, CompactRangeOptions, ErrorKind, PinnedSlices, ReadOptions, ReadTier, WriteBatch,
+};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::pyclass::CompareOp;
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+
+use crate::arguments::{Range, bytes, owned, stable};
+use crate::awaitable::Awaitable;
+use crate::calls::{detached, is_in_plug_in, outside};
+use crate::entries::{Items, Keys, Scan, Values, compared, equals};
+use crate::failure::{Failure, Outcome, missing};
+use crate::process::Held;
+use crate::settings::{Given, optional, refused, scan_options, write_options};
+use crate::view::Memory;
+
+static ANYWHERE: ReadOptions = ReadOptions::new();
+static NEWEST: LazyLock<Reads> = LazyLock::new(|| Reads::new(ReadOptions::new()));
+
+/// The options of reads of one moment.
+pub(crate) struct Reads {
+    pub(crate) anywhere: ReadOptions,
+    /// Of what is in memory, for which the GIL is not released: that takes longer.
+    in_memory: ReadOptions,
+}
+
+impl Reads {
+    pub(crate) fn new(anywhere: ReadOptions) -> Self {
+        let mut in_memory = anywhere.clone();
+        in_memory.set_read_tier(ReadTier::BlockCache);
+        Reads {
+            anywhere,
+            in_memory,
+        }
+    }
+}
+
+/// Whether plug-ins of a database are written in Python: the interpreter then runs inside of the
+/// engine, which never has the GIL. Each open database has its own, which its families share.
+#[derive(Clone, Default)]
+pub(crate) struct Plugins(Arc<Shared>);
+
+/// What the families of an open database share.
+#[derive(Default)]
+struct Shared {
+    has_plug_ins: AtomicBool,
+    /// Held by an atomic update of a database without transactions.
+    update: Mutex<()>,
+}
+
+impl Plugins {
+    pub(crate) fn add(&self) {
+        self.0.has_plug_ins.store(true, Ordering::Relaxed);
+    }
+
+    fn exist(&self) -> bool {
+        self.0.has_plug_ins.load(Ordering::Relaxed)
+    }
+
+    /// Runs an atomic update: in a transaction, or alone where there are none, as in a database
+    /// with `ttl`.
+    fn update<R>(
+        &self,
+        mut with: impl FnMut() -> koeldb::Result<R>,
+        without: impl FnOnce() -> koeldb::Result<R>,
+    ) -> koeldb::Result<R> {
+        loop {
+            match with() {
+                // Each conflict is a write of another thread that is done.
+                Err(error) if matches!(error.kind(), ErrorKind::Busy | ErrorKind::TryAgain) => {}
+                Err(error) if error.kind() == ErrorKind::NotSupported => break,
+                done => return done,
+            }
+        }
+        // A plug-in may run inside of an update.
+        let update = &self.0.update;
+        let _alone =
+            (!is_in_plug_in()).then(|| update.lock().unwrap_or_else(PoisonError::into_inner));
+        without()
+    }
+}
+
+/// A column family: a sorted mapping from bytes to bytes, on disk.
+///
+/// Keys and values are `bytes` or other contiguous buffers; results are `bytes`.
+#[pyclass(module = "koeldb", subclass, frozen)]
+pub(crate) struct Family {
+    family: Held<ColumnFamily>,
+    plugins: Plugins,
+}
+
+impl Family {
+    pub(crate) fn new(family: ColumnFamily, plugins: Plugins) -> Self {
+        Family {
+            family: Held::new(family),
+            plugins,
+        }
+    }
+
+    /// Returns the engine's column family.
+    pub(crate) fn handle(&self) -> Outcome<&ColumnFamily> {
+        self.family.get()
+    }
+
+    /// Returns the engine's column family, if it belongs to the database with these plug-ins.
+    pub(crate) fn handle_of(&self, plugins: &Plugins) -> Outcome<&ColumnFamily> {
+        if !Arc::ptr_eq(&self.plugins.0, &plugins.0) {
+            let text = "the column family belongs to another database";
+            return Err(koeldb::Error::invalid_argument(text).into());
+        }
+        self.handle()
+    }
+
+    pub(crate) fn plugins(&self) -> &Plugins {
+        &self.plugins
+    }
+
+    /// Reads what is in memory with the GIL; `None` is what the rest is needed for.
+    fn in_memory<R>(
+        &self,
+        reads: &Reads,
+        read: impl FnOnce(&ColumnFamily, &ReadOptions) -> koeldb::Result<R>,
+    ) -> Outcome<Option<R>> {
+        if self.plugins.exist() {
+            return Ok(None);
+        }
+        match read(self.handle()?, &reads.in_memory) {
+            Err(error) if error.kind() == ErrorKind::Incomplete => Ok(None),
+            found => Ok(Some(found?)),
+        }
+    }
+
+    /// Returns the value of a key.
+    pub(crate) fn value<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        reads: &Reads,
+    ) -> Outcome<Option<Bound<'py, PyBytes>>> {
+        let (family, key) = (self.handle()?, stable(key)?);
+        let found = self.in_memory(reads, |family, options| {
+            family.get_with(&key, options, |value| PyBytes::new(py, value))
+        })?;
+        if let Some(found) = found {
+            return Ok(found);
+        }
+        let found = detached(py, || family.get_opt(&key, &reads.anywhere))?;
+        Ok(optional(py, found.as_deref()))
+    }
+
+    /// Whether a key exists.
+    pub(crate) fn contains(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+        reads: &Reads,
+    ) -> Outcome<bool> {
+        let (family, key) = (self.handle()?, stable(key)?);
+        match self.in_memory(reads, |family, options| {
+            family.contains_key_opt(&key, options)
+        })? {
+            Some(found) => Ok(found),
+            None => detached(py, || family.contains_key_opt(&key, &reads.anywhere)),
+        }
+    }
+
+    pub(crate) fn scan(
+        &self,
+        snapshot: Option<&koeldb::Snapshot>,
+        range: Outcome<Range>,
+        reverse: bool,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> Outcome<Scan> {
+        let options = scan_options(snapshot, options)?;
+        Ok(Scan::new(self.handle()?, options, range?, reverse))
+    }
+
+    fn everything(&self) -> Outcome<Scan> {
+        self.scan(None, Range::new(None, None, None), false, None)
+    }
+
+    /// Removes a key and returns its value.
+    fn take<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+    ) -> Outcome<Option<Bound<'py, PyBytes>>> {
+        let (family, key) = (self.handle()?, stable(key)?);
+        let with = || family.fetch_update(&key, |_| None);
+        let without = || {
+            let old = family.get(&key)?;
+            if old.is_some() {
+                family.delete(&key)?;
+            }
+            Ok(old)
+        };
+        let old = detached(py, || self.plugins.update(with, without))?;
+        Ok(optional(py, old.as_deref()))
+    }
+
+    /// Commits a batch without the GIL.
+    fn commit(
+        &self,
+        py: Python<'_>,
+        batch: &WriteBatch,
+        sync: bool,
+        disable_wal: bool,
+    ) -> Outcome<()> {
+        let db = self.handle()?.db();
+        let options = write_options(sync, disable_wal);
+        detached(py, || db.write_opt(batch, &options))
+    }
+}
+
+/// Returns the two items of a pair, which is any iterable of two, as for `dict.update`.
+fn both<'py>(pair: &Bound<'py, PyAny>) -> Outcome<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+    if let Ok(pair) = pair.extract() {
+        return Ok(pair);
+    }
+    let items = pair.try_iter()?.collect::<PyResult<Vec<_>>>()?;
+    let count = items.len();
+    let [key, value] = <[_; 2]>::try_from(items)
+        .map_err(|_| PyValueError::new_err(format!("a pair has 2 items, not {count}")))?;
+    Ok((key, value))
+}
+
+/// Reads the values of the keys of an iterable.
+pub(crate) fn multi_get(
+    py: Python<'_>,
+    family: &Family,
+    keys: &Bound<'_, PyAny>,
+    options: &ReadOptions,
+) -> Outcome<PinnedSlices> {
+    let keys: Vec<Bound<'_, PyAny>> = keys.try_iter()?.collect::<PyResult<_>>()?;
+    let keys: Vec<Cow<'_, [u8]>> = keys.iter().map(stable).collect::<Outcome<_>>()?;
+    let family = family.handle()?;
+    detached(py, || {
+        Ok::<_, Infallible>(family.multi_get_opt(&keys, options))
+    })
+}
+
+/// Returns the values of the keys of an iterable as a list.
+pub(crate) fn answers<'py>(
+    py: Python<'py>,
+    family: &Family,
+    keys: &Bound<'py, PyAny>,
+    options: &ReadOptions,
+) -> Outcome<Bound<'py, PyList>> {
+    let found = multi_get(py, family, keys, options)?;
+    listed(py, &found)
+}
+
+/// Returns the answers of a batch of reads as a list.
+pub(crate) fn listed<'py>(py: Python<'py>, found: &PinnedSlices) -> Outcome<Bound<'py, PyList>> {
+    let values: Vec<Option<Bound<'py, PyBytes>>> = found
+        .iter()
+        .map(|value| value.map(|value| optional(py, value)))
+        .collect::<koeldb::Result<_>>()?;
+    Ok(PyList::new(py, values)?)
+}
+
+#[pymethods]
+impl Family {
+    /// The name of the column family.
+    #[getter]
+    fn name(&self) -> Outcome<String> {
+        Ok(self.handle()?.name().to_owned())
+    }
+
+    /// Returns the value of a key, or `default`.
+    #[pyo3(signature = (key, default = None))]
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> Outcome<Option<Bound<'py, PyAny>>> {
+        let found = self.value(py, key, &NEWEST)?;
+        Ok(found.map(Bound::into_any).or(default))
+    }
+
+    /// Returns the value of a key without a copy, as a read-only `memoryview`, or `None`.
+    ///
+    /// The view keeps a block of the database in memory until it is released.
+    fn get_view<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+    ) -> Outcome<Option<Bound<'py, PyAny>>> {
+        let (family, key) = (self.handle()?, stable(key)?);
+        let found =
+            match self.in_memory(&NEWEST, |family, options| family.get_opt(&key, options))? {
+                Some(found) => found,
+                None => detached(py, || family.get(&key))?,
+            };
+        let Some(value) = found else {
+            return Ok(None);
+        };
+        let pinned = Bound::new(py, Memory::pinned(value))?;
+        Ok(Some(
+            pyo3::types::PyMemoryView::from(pinned.as_any())?.into_any(),
+        ))
+    }
+
+    /// Returns the values of keys in their order, `None` for those that do not exist.
+    ///
+    /// Blocks that are not in memory are read concurrently.
+    fn multi_get<'py>(
+        &self,
+        py: Python<'py>,
+        keys: &Bound<'py, PyAny>,
+    ) -> Outcome<Bound<'py, PyList>> {
+        answers(py, self, keys, &ANYWHERE)
+    }
+
+    /// Returns the value of a key, or `None`, as an awaitable of asyncio.
+    fn aget(&self, key: &Bound<'_, PyAny>) -> Outcome<Awaitable> {
+        let (family, key) = (self.handle()?.clone(), owned(key)?);
+        Ok(Awaitable::new(async move {
+            let value = family.get_async(&key).await?;
+            Ok(Box::new(move |py: Python<'_>| {
+                Ok(optional(py, value.as_deref())
+                    .map_or_else(|| py.None(), |value| value.into_any().unbind()))
+            }) as _)
+        }))
+    }
+
+    /// Returns the values of keys, as an awaitable of asyncio; see `multi_get`.
+    fn amulti_get(&self, keys: &Bound<'_, PyAny>) -> Outcome<Awaitable> {
+        let family = self.handle()?.clone();
+        let keys = keys
+            .try_iter()?
+            .map(|key| owned(&key?))
+            .collect::<Outcome<Vec<Vec<u8>>>>()?;
+        Ok(Awaitable::new(async move {
+            let found = family.multi_get_async(&keys).await;
+            Ok(Box::new(move |py: Python<'_>| Ok(listed(py, &found)?.into_any().unbind())) as _)
+        }))
+    }
+
+    /// Sets the value of a key. With `sync` it survives a power cut; with `disable_wal` it may be
+    /// lost in a crash of the process until the next flush.
+    #[pyo3(signature = (key, value, *, sync = false, disable_wal = false))]
+    fn put(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        sync: bool,
+        disable_wal: bool,
+    ) -> Outcome<()> {
+        let mut batch = WriteBatch::new();
+        let (key, value) = (bytes(key)?, bytes(value)?);
+        batch.put_cf(self.handle()?, key.as_ref(), value.as_ref());
+        self.commit(py, &batch, sync, disable_wal)
+    }
+
+    /// Removes a key, which need not exist.
+    #[pyo3(signature = (key, *, sync = false, disable_wal = false))]
+    fn delete(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+        sync: bool,
+        disable_wal: bool,
+    ) -> Outcome<()> {
+        let mut batch = WriteBatch::new();
+        batch.delete_cf(self.handle()?, bytes(key)?);
+        self.commit(py, &batch, sync, disable_wal)
+    }
+
+    /// Records an operand of the merge operator for a key.
+    #[pyo3(signature = (key, operand, *, sync = false, disable_wal = false))]
+    fn merge(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+        operand: &Bound<'_, PyAny>,
+        sync: bool,
+        disable_wal: bool,
+    ) -> Outcome<()> {
+        let mut batch = WriteBatch::new();
+        batch.merge_cf(self.handle()?, bytes(key)?, bytes(operand)?);
+        self.commit(py, &batch, sync, disable_wal)
+    }
+
+    /// Removes all keys from `start` to `stop`, which is excluded.
+    #[pyo3(signature = (start, stop, *, sync = false, disable_wal = false))]
+    fn delete_range(
+        &self,
+        py: Python<'_>,
+        start: &Bound<'_, PyAny>,
+        stop: &Bound<'_, PyAny>,
+        sync: bool,
+        disable_wal: bool,
+    ) -> Outcome<()> {
+        let mut batch = WriteBatch::new();
+        batch.delete_range_cf(self.handle()?, bytes(start)?, bytes(stop)?);
+        self.commit(py, &batch, sync, disable_wal)
+    }
+
+    /// Sets the values of a mapping, or of pairs, in one batch: all or none.
+    #[pyo3(signature = (pairs, *, sync = false, disable_wal = false))]
+    fn update(
+        &self,
+        py: Python<'_>,
+        pairs: &Bound<'_, PyAny>,
+        sync: bool,
+        disable_wal: bool,
+    ) -> Outcome<()> {
+        let family = self.handle()?;
+        let mut batch = WriteBatch::new();
+        let mut put = |key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>| -> Outcome<()> {
+            let (key, value) = (bytes(key)?, bytes(value)?);
+            batch.put_cf(family, key.as_ref(), value.as_ref());
+            Ok(())
+        };
+        if let Some(items) = pairs.getattr_opt("items")? {
+            for pair in items.call0()?.try_iter()? {
+                let (key, value) = both(&pair?)?;
+                put(&key, &value)?;
+            }
+        } else if let Some(keys) = pairs.getattr_opt("keys")? {
+            for key in keys.call0()?.try_iter()? {
+                let key = key?;
+                put(&key, &pairs.get_item(&key)?)?;
+            }
+        } else {
+            for pair in pairs.try_iter()? {
+                let (key, value) = both(&pair?)?;
+                put(&key, &value)?;
+            }
+        }
+        self.commit(py, &batch, sync, disable_wal)
+    }
+
+    /// Returns the value of a key; sets it to `default` if the key does not exist. No other write
+    /// of the key takes effect in between.
+    fn setdefault<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        default: &Bound<'py, PyAny>,
+    ) -> Outcome<Bound<'py, PyAny>> {
+        if let Some(value) = self.value(py, key, &NEWEST)? {
+            return Ok(value.into_any());
+        }
+        let (family, key, new) = (self.handle()?, stable(key)?, stable(default)?);
+        let kept = |old: Option<&[u8]>| Some(old.unwrap_or(&new).to_vec());
+        let with = || family.fetch_update(&key, kept);
+        let without = || {
+            let old = family.get(&key)?;
+            if old.is_none() {
+                family.put(&key, &new)?;
+            }
+            Ok(old)
+        };
+        let old = detached(py, || self.plugins.update(with, without))?;
+        Ok(match optional(py, old.as_deref()) {
+            Some(old) => old.into_any(),
+            None => default.clone(),
+        })
+    }
+
+    /// Removes a key and returns its value; `default`, or `KeyError` without it, if it does not
+    /// exist. No other call gets the same value.
+    #[pyo3(signature = (key, *default))]
+    fn pop<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        default: &Bound<'py, PyTuple>,
+    ) -> Outcome<Bound<'py, PyAny>> {
+        if default.len() > 1 {
+            let text = "pop takes a key and at most one default";
+            return Err(PyTypeError::new_err(text).into());
+        }
+        match self.take(py, key)? {
+            Some(value) => Ok(value.into_any()),
+            None => default.get_item(0).map_err(|_| missing(key)),
+        }
+    }
+
+    /// Removes the first key, and returns it and its value; `KeyError` if there is none. No other
+    /// call gets the same entry.
+    fn popitem<'py>(&self, py: Python<'py>) -> Outcome<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+        let family = self.handle()?;
+        let without = || {
+            let first = family.first_key_value()?;
+            if let Some((key, _)) = &first {
+                family.delete(key)?;
+            }
+            Ok(first)
+        };
+        let first = detached(py, || self.plugins.update(|| family.pop_first(), without))?;
+        let Some((key, value)) = first else {
+            return Err(pyo3::exceptions::PyKeyError::new_err("the column family is empty").into());
+        };
+        Ok((PyBytes::new(py, &key), PyBytes::new(py, &value)))
+    }
+
+    /// Removes all keys: as one range, or with `locks` of the database, which refuses ranges, a
+    /// thousand keys at a time.
+    fn clear(&self, py: Python<'_>) -> Outcome<()> {
+        let everything = self.everything()?;
+        let mut ends = Vec::new();
+        for reverse in [false, true] {
+            let mut reader = everything.reader(py, reverse, false)?;
+            let reader = reader.get_mut()?;
+            detached(py, || reader.visit(1, |key, _| ends.push(key.to_vec())))?;
+        }
+        if let [first, last] = &ends[..] {
+            let mut batch = WriteBatch::new();
+            let family = self.handle()?;
+            batch
+                .delete_range_cf(family, first, last)
+                .delete_cf(family, last);
+            match self.commit(py, &batch, false, false) {
+                Err(Failure::Engine(error)) if error.kind() == ErrorKind::NotSupported => {}
+                done => return done,
+            }
+            let mut reader = everything.reader(py, false, false)?;
+            let reader = reader.get_mut()?;
+            let mut has_more = true;
+            while has_more {
+                batch.clear();
+                has_more = detached(py, || {
+                    reader.visit(1000, |key, _| {
+                        batch.delete_cf(family, key);
+                    })
+                })?;
+                self.commit(py, &batch, false, false)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Pairs of key and value from `start` to `stop`, excluded, or of the keys with a prefix.
+    ///
+    /// `options` are those of RocksDB's reads: `fill_cache`, `readahead_size`, `async_io`,
+    /// `verify_checksums`, `total_order_seek`, `prefix_same_as_start`.
+    #[pyo3(signature = (start = None, stop = None, *, prefix = None, reverse = false, **options))]
+    fn items(
+        &self,
+        start: Option<&Bound<'_, PyAny>>,
+        stop: Option<&Bound<'_, PyAny>>,
+        prefix: Option<&Bound<'_, PyAny>>,
+        reverse: bool,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> Outcome<Items> {
+        self.scan(None, Range::new(start, stop, prefix), reverse, options)
+            .map(Items)
+    }
+
+    /// Keys of a range; see `items`.
+    #[pyo3(signature = (start = None, stop = None, *, prefix = None, reverse = false, **options))]
+    fn keys(
+        &self,
+        start: Option<&Bound<'_, PyAny>>,
+        stop: Option<&Bound<'_, PyAny>>,
+        prefix: Option<&Bound<'_, PyAny>>,
+        reverse: bool,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> Outcome<Keys> {
+        self.scan(None, Range::new(start, stop, prefix), reverse, options)
+            .map(Keys)
+    }
+
+    /// Values of a range; see `items`.
+    #[pyo3(signature = (start = None, stop = None, *, prefix = None, reverse = false, **options))]
+    fn values(
+        &self,
+        start: Option<&Bound<'_, PyAny>>,
+        stop: Option<&Bound<'_, PyAny>>,
+        prefix: Option<&Bound<'_, PyAny>>,
+        reverse: bool,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> Outcome<Values> {
+        self.scan(None, Range::new(start, stop, prefix), reverse, options)
+            .map(Values)
+    }
+
+    /// Returns the text of a property, such as `rocksdb.stats`; `None` if there is none of the
+    /// name.
+    fn property(&self, py: Python<'_>, name: &str) -> Outcome<Option<String>> {
+        let family = self.handle()?;
+        detached(py, || family.property_value(name))
+    }
+
+    /// Returns the number of a property, such as `rocksdb.estimate-num-keys`.
+    fn int_property(&self, py: Python<'_>, name: &str) -> Outcome<Option<u64>> {
+        let family = self.handle()?;
+        detached(py, || family.property_int_value(name))
+    }
+
+    /// Returns the map of a property, such as `rocksdb.cfstats`.
+    fn property_map(
+        &self,
+        py: Python<'_>,
+        name: &str,
+    ) -> Outcome<Option<BTreeMap<String, String>>> {
+        let family = self.handle()?;
+        detached(py, || family.property_map(name))
+    }
+
+    /// Changes options while the database is open, all or none.
+    #[pyo3(signature = (**options))]
+    fn set_options(&self, py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> Outcome<()> {
+        let given = Given::new(options)?;
+        let (family, texts) = (self.handle()?, given.changes()?);
+        detached(py, || family.set_options(texts)).map_err(refused)
+    }
+
+    /// Writes what is in memory to table files.
+    fn flush(&self, py: Python<'_>) -> Outcome<()> {
+        let family = self.handle()?;
+        outside("flush")?;
+        detached(py, || family.flush())
+    }
+
+    /// Compacts the files of a range, or all, and waits for it.
+    #[pyo3(signature = (start = None, stop = None))]
+    fn compact(
+        &self,
+        py: Python<'_>,
+        start: Option<&Bound<'_, PyAny>>,
+        stop: Option<&Bound<'_, PyAny>>,
+    ) -> Outcome<()> {
+        outside("compact")?;
+        let (family, range) = (self.handle()?, Range::new(start, stop, None)?);
+        detached(py, || {
+            family.compact_range_opt(range, &CompactRangeOptions::new())
+        })
+    }
+
+    fn __getitem__<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+    ) -> Outcome<Bound<'py, PyBytes>> {
+        let found = self.value(py, key, &NEWEST)?;
+        found.ok_or_else(|| missing(key))
+    }
+
+    fn __setitem__(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+    ) -> Outcome<()> {
+        self.put(py, key, value, false, false)
+    }
+
+    fn __delitem__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> Outcome<()> {
+        self.take(py, key)?.map(drop).ok_or_else(|| missing(key))
+    }
+
+    fn __contains__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> Outcome<bool> {
+        self.contains(py, key, &NEWEST)
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
+        let keys = Bound::new(py, Keys(self.everything()?))?;
+        Ok(keys.try_iter()?.into_any())
+    }
+
+    fn __reversed__<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
+        let keys = Bound::new(
+            py,
+            Keys(self.scan(None, Range::new(None, None, None), true, None)?),
+        )?;
+        Ok(keys.try_iter()?.into_any())
+    }
+
+    /// Compares the entries with those of another mapping, by a scan of all.
+    fn __richcmp__(
+        slf: &Bound<'_, Self>,
+        other: &Bound<'_, PyAny>,
+        operation: CompareOp,
+    ) -> Outcome<Py<PyAny>> {
+        let is_equal = match operation {
+            CompareOp::Eq | CompareOp::Ne if slf.is(other) => Some(true),
+            CompareOp::Eq | CompareOp::Ne => equals(slf.py(), &slf.get().everything()?, other)?,
+            _ => None,
+        };
+        let result = is_equal.map(|is_equal| is_equal == matches!(operation, CompareOp::Eq));
+        compared(slf.py(), result)
+    }
+
+    /// The number of keys, by a scan of all; `int_property("rocksdb.estimate-num-keys")` is an
+    /// estimate.
+    fn __len__(&self, py: Python<'_>) -> Outcome<usize> {
+        self.everything()?.count(py)
+    }
+
+    /// Whether there is a key, without a scan of all.
+    fn __bool__(&self, py: Python<'_>) -> Outcome<bool> {
+        let mut reader = self.everything()?.reader(py, false, false)?;
+        let reader = reader.get_mut()?;
+        detached(py, || reader.visit(1, |_, _| {}))
+    }
+
+    fn __repr__(&self) -> Outcome<String> {
+        Ok(format!("<koeldb.Family {:?}>", self.handle()?.name()))
+    }
+}

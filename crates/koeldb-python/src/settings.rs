@@ -1,0 +1,259 @@
+//! Options by RocksDB's names, from keyword arguments.
+
+use koeldb::{ColumnFamilyOptions, ConfigOptions, Options, ReadOptions, Snapshot, WriteOptions};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+
+use crate::failure::{Failure, Outcome};
+use crate::family::Plugins;
+use crate::plugins::{Comparator, MergeOperator};
+
+/// Options that are given as objects of this module.
+#[derive(Default)]
+pub(crate) struct Given {
+    /// Names and texts of options.
+    pub(crate) texts: Vec<(String, String)>,
+    merge_operator: Option<Py<MergeOperator>>,
+    comparator: Option<Py<Comparator>>,
+}
+
+/// How deep options have options, at most: a dictionary may contain itself.
+const DEPTH_MAX: usize = 16;
+
+/// Returns an option in a dictionary as text: a value with a separator is in braces.
+fn nested(name: &str, value: &str) -> PyResult<String> {
+    let mut depth = 0_usize;
+    let is_balanced = value.chars().all(|letter| match letter {
+        '{' => {
+            depth += 1;
+            true
+        }
+        '}' => depth.checked_sub(1).map(|less| depth = less).is_some(),
+        _ => true,
+    }) && depth == 0;
+    if !is_balanced || name.contains(['{', '}', ';', '=']) {
+        let text = format!("{name}={value:?}: an option in a dict has no such name or text");
+        return Err(PyValueError::new_err(text));
+    }
+    let is_plain = !value.contains(';') || (value.starts_with('{') && value.ends_with('}'));
+    Ok(if is_plain {
+        format!("{name}={value};")
+    } else {
+        format!("{name}={{{value}}};")
+    })
+}
+
+/// Returns the text of a value: numbers, flags, texts, paths, and dictionaries for options that
+/// have options.
+fn text(name: &str, value: &Bound<'_, PyAny>, depth: usize) -> PyResult<String> {
+    if depth > DEPTH_MAX {
+        return Err(PyValueError::new_err(format!(
+            "{name}: options in options, more than {DEPTH_MAX} deep"
+        )));
+    }
+    if let Ok(flag) = value.cast::<PyBool>() {
+        return Ok(flag.is_true().to_string());
+    }
+    if let Ok(text) = value.cast::<PyString>() {
+        return Ok(text.to_str()?.to_owned());
+    }
+    if value.is_instance_of::<PyInt>() || value.is_instance_of::<PyFloat>() {
+        return Ok(value.str()?.to_str()?.to_owned());
+    }
+    if let Ok(options) = value.cast::<PyDict>() {
+        let mut out = String::from("{");
+        for option in options.items() {
+            let (name, value): (String, Bound<'_, PyAny>) = option.extract()?;
+            out.push_str(&nested(&name, &text(&name, &value, depth + 1)?)?);
+        }
+        out.push('}');
+        return Ok(out);
+    }
+    if let Some(path) = value.getattr_opt("__fspath__")? {
+        return Ok(path.call0()?.cast::<PyString>()?.to_str()?.to_owned());
+    }
+    if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
+        let items = value.try_iter()?;
+        let items: PyResult<Vec<String>> =
+            items.map(|item| text(name, &item?, depth + 1)).collect();
+        return Ok(items?.join(":"));
+    }
+    Err(PyTypeError::new_err(format!(
+        "{name}: an option is a number, a bool, a str, a path, a dict of options or a list of these, not {}",
+        value.get_type().name()?
+    )))
+}
+
+impl Given {
+    /// Reads keyword arguments.
+    pub(crate) fn new(options: Option<&Bound<'_, PyDict>>) -> Outcome<Self> {
+        let mut given = Given::default();
+        for (name, value) in options.into_iter().flatten() {
+            let name: String = name.extract()?;
+            if value.is_none() {
+                continue;
+            }
+            if let Ok(operator) = value.cast::<MergeOperator>() {
+                expect(&name, "merge_operator")?;
+                given.merge_operator = Some(operator.clone().unbind());
+            } else if let Ok(comparator) = value.cast::<Comparator>() {
+                expect(&name, "comparator")?;
+                given.comparator = Some(comparator.clone().unbind());
+            } else {
+                given.texts.push((name.clone(), text(&name, &value, 0)?));
+            }
+        }
+        Ok(given)
+    }
+
+    /// Notes whether there are plug-ins in Python.
+    pub(crate) fn note(&self, plugins: &Plugins) {
+        if self.merge_operator.is_some() || self.comparator.is_some() {
+            plugins.add();
+        }
+    }
+
+    /// Changes options of a database.
+    pub(crate) fn change(&self, py: Python<'_>, options: &mut Options) -> Outcome<()> {
+        options
+            .apply_map(self.pairs(), &ConfigOptions::new())
+            .map_err(refused)?;
+        self.plug_in(py, options.cf_options_mut());
+        Ok(())
+    }
+
+    /// Changes options of a column family.
+    pub(crate) fn change_family(
+        &self,
+        py: Python<'_>,
+        options: &mut ColumnFamilyOptions,
+    ) -> Outcome<()> {
+        options
+            .apply_map(self.pairs(), &ConfigOptions::new())
+            .map_err(refused)?;
+        self.plug_in(py, options);
+        Ok(())
+    }
+
+    fn plug_in(&self, py: Python<'_>, options: &mut ColumnFamilyOptions) {
+        if let Some(operator) = &self.merge_operator {
+            options.set_merge_operator(operator.get().operator(py));
+        }
+        if let Some(comparator) = &self.comparator {
+            options.set_comparator(comparator.get().comparator(py));
+        }
+    }
+
+    /// Returns the names and texts for an open database, in which plug-ins cannot be changed.
+    pub(crate) fn changes(self) -> Outcome<Vec<(String, String)>> {
+        if self.merge_operator.is_some() || self.comparator.is_some() {
+            let text = "a merge operator or comparator is fixed while the database is open";
+            return Err(koeldb::Error::invalid_argument(text).into());
+        }
+        Ok(self.texts)
+    }
+
+    fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.texts.iter().map(|(name, text)| (&**name, &**text))
+    }
+}
+
+/// Fails if an object is given to another option than its own.
+fn expect(name: &str, option: &str) -> Outcome<()> {
+    if name == option {
+        return Ok(());
+    }
+    Err(PyTypeError::new_err(format!("{name} cannot be a {option}")).into())
+}
+
+/// Returns the failure of options that the engine refuses: a `TypeError` if there is none of a
+/// name, as for other arguments of functions. The engine's text names the nearest.
+pub(crate) fn refused(failure: impl Into<Failure>) -> Failure {
+    let error = match failure.into() {
+        Failure::Engine(error) => error,
+        failure @ Failure::Python(_) => return failure,
+    };
+    let text = error.to_string();
+    if text.contains("ption not recognized") || text.contains("Unrecognized option") {
+        return PyTypeError::new_err(text).into();
+    }
+    error.into()
+}
+
+/// Returns the description of all options: name, section, type, default, range, whether it can be
+/// changed while the database is open, and documentation.
+#[pyfunction]
+pub(crate) fn option_table() -> Vec<(
+    &'static str,
+    &'static str,
+    String,
+    String,
+    &'static str,
+    bool,
+    String,
+)> {
+    Options::registry()
+        .iter()
+        .map(|option| {
+            (
+                option.name,
+                option.section,
+                option.kind.clone(),
+                option.default.clone(),
+                option.range,
+                option.mutable,
+                option.documentation.clone(),
+            )
+        })
+        .collect()
+}
+
+/// Returns the options of a write.
+pub(crate) fn write_options(sync: bool, disable_wal: bool) -> WriteOptions {
+    let mut options = WriteOptions::new();
+    options.set_sync(sync).disable_wal(disable_wal);
+    options
+}
+
+/// Returns the options of a scan.
+pub(crate) fn scan_options(
+    snapshot: Option<&Snapshot>,
+    options: Option<&Bound<'_, PyDict>>,
+) -> Outcome<ReadOptions> {
+    let mut out = ReadOptions::new();
+    if let Some(snapshot) = snapshot {
+        out.set_snapshot(snapshot);
+    }
+    for (name, value) in options.into_iter().flatten() {
+        let name: String = name.extract()?;
+        match name.as_str() {
+            "fill_cache" => out.fill_cache(value.extract()?),
+            "verify_checksums" => out.set_verify_checksums(value.extract()?),
+            "async_io" => out.set_async_io(value.extract::<bool>()?),
+            "readahead_size" => out.set_readahead_size(value.extract()?),
+            "total_order_seek" => out.set_total_order_seek(value.extract()?),
+            "prefix_same_as_start" => out.set_prefix_same_as_start(value.extract()?),
+            _ => {
+                return Err(PyTypeError::new_err(format!(
+                    "there is no option {name} of a scan; there are fill_cache, verify_checksums, async_io, \
+                     readahead_size, total_order_seek and prefix_same_as_start"
+                ))
+                .into());
+            }
+        };
+    }
+    Ok(out)
+}
+
+/// Returns a duration of seconds.
+pub(crate) fn seconds(name: &str, seconds: f64) -> Outcome<std::time::Duration> {
+    std::time::Duration::try_from_secs_f64(seconds).map_err(|error| {
+        Failure::Python(PyValueError::new_err(format!("{name}={seconds}: {error}")))
+    })
+}
+
+/// Returns the bytes or `None`.
+pub(crate) fn optional<'py>(py: Python<'py>, value: Option<&[u8]>) -> Option<Bound<'py, PyBytes>> {
+    value.map(|value| PyBytes::new(py, value))
+}
