@@ -154,6 +154,36 @@ impl RandomAccessFile for PlainFile {
     }
 }
 
+/// The smallest sector of a device, in bytes.
+#[cfg(target_os = "linux")]
+const SECTOR: usize = 512;
+
+/// Returns the alignment that direct reads of a file require.
+///
+/// Most devices accept their sector size, often 512 bytes: a block of 4 KiB then costs a read of
+/// 4.5 KiB instead of 8 KiB. [`DIRECT_ALIGNMENT`] where the kernel does not say (before Linux 6.1, and
+/// for some file systems).
+#[cfg(target_os = "linux")]
+fn required_alignment(file: &File) -> usize {
+    use rustix::fs::{AtFlags, StatxFlags, statx};
+    let Ok(found) = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) else {
+        return DIRECT_ALIGNMENT;
+    };
+    let offset = found.stx_dio_offset_align as usize;
+    let required = offset.max(found.stx_dio_mem_align as usize);
+    let is_known = found.stx_mask & StatxFlags::DIOALIGN.bits() != 0 && offset > 0;
+    match is_known && required.is_power_of_two() && required <= DIRECT_ALIGNMENT {
+        true => required.max(SECTOR),
+        false => DIRECT_ALIGNMENT,
+    }
+}
+
+/// Returns the alignment of direct reads, which the system does not say.
+#[cfg(not(target_os = "linux"))]
+fn required_alignment(_file: &File) -> usize {
+    DIRECT_ALIGNMENT
+}
+
 /// A file whose reads bypass the page cache.
 ///
 /// Unaligned requests go through an aligned copy: correct for every caller, and fast for aligned
@@ -163,6 +193,8 @@ pub(super) struct DirectFile {
     file: File,
     path: PathBuf,
     len: u64,
+    /// The alignment of offsets, lengths and buffers.
+    grid: usize,
 }
 
 impl DirectFile {
@@ -170,6 +202,7 @@ impl DirectFile {
     pub(super) fn new(file: File, path: &Path, len: u64) -> Result<Self> {
         set_uncached(&file).map_err(|error| Error::io(error, "open direct", path))?;
         Ok(DirectFile {
+            grid: required_alignment(&file),
             file,
             path: path.to_owned(),
             len,
@@ -178,16 +211,16 @@ impl DirectFile {
 
     /// Reads an aligned range into an aligned buffer; returns the bytes read.
     fn read_aligned(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        read_fully(&self.file, &self.path, offset, buffer, DIRECT_ALIGNMENT)
+        read_fully(&self.file, &self.path, offset, buffer, self.grid)
     }
 }
 
 impl RandomAccessFile for DirectFile {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let grid = DIRECT_ALIGNMENT as u64;
+        let grid = self.grid as u64;
         if offset.is_multiple_of(grid)
-            && buffer.len().is_multiple_of(DIRECT_ALIGNMENT)
-            && buffer.as_ptr().addr().is_multiple_of(DIRECT_ALIGNMENT)
+            && buffer.len().is_multiple_of(self.grid)
+            && buffer.as_ptr().addr().is_multiple_of(self.grid)
         {
             return self.read_aligned(offset, buffer);
         }
@@ -212,7 +245,7 @@ impl RandomAccessFile for DirectFile {
     }
 
     fn alignment(&self) -> usize {
-        DIRECT_ALIGNMENT
+        self.grid
     }
 }
 

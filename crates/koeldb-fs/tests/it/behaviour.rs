@@ -430,6 +430,13 @@ fn direct_reads_serve_any_request(fs: &dyn FileSystem, dir: &Path) {
     assert_eq!(file.read_at(8192, &mut aligned[..4096]).unwrap(), 1808);
     assert_eq!(&aligned[..1808], &bytes[8192..]);
     assert_eq!(file.read_at(12_288, &mut aligned[..4096]).unwrap(), 0);
+    for offset in (0..bytes.len()).step_by(alignment) {
+        for len in [alignment, 3 * alignment] {
+            let read = file.read_at(offset as u64, &mut aligned[..len]).unwrap();
+            let expected = &bytes[offset..(offset + len).min(bytes.len())];
+            assert_eq!(&aligned[..read], expected);
+        }
+    }
     for (offset, len) in [(0, 1), (4095, 2), (8191, 5000), (9999, 1), (10_000, 10)] {
         let mut buffer = vec![0; len];
         let read = file.read_at(offset as u64, &mut buffer).unwrap();
