@@ -10,7 +10,7 @@ use pyo3::types::{PyBytes, PyString};
 use crate::failure::Outcome;
 use crate::view::Buffer;
 
-/// A key or value where Python has it. It stays with the thread that has the GIL.
+/// A key or value in the memory of Python, borrowed while this thread holds the GIL.
 pub(crate) enum Bytes<'a, 'py> {
     Lent(&'a [u8]),
     Buffer(Buffer<'py>),
@@ -47,7 +47,7 @@ pub(crate) fn owned(object: &Bound<'_, PyAny>) -> Outcome<Vec<u8>> {
     stable(object).map(Cow::into_owned)
 }
 
-/// Returns the contiguous buffer of an object that is no text.
+/// Returns the contiguous buffer of an object; a `str` has none.
 pub(crate) fn buffer<'py>(object: &Bound<'py, PyAny>) -> Outcome<Buffer<'py>> {
     if object.is_instance_of::<PyString>() {
         return Err(PyTypeError::new_err(
@@ -74,9 +74,10 @@ impl Range {
     ) -> Outcome<Self> {
         let (start, stop) = (start.map(owned).transpose()?, stop.map(owned).transpose()?);
         match prefix.map(owned).transpose()? {
-            Some(_) if start.is_some() || stop.is_some() => {
-                Err(PyValueError::new_err("a scan has a prefix, or a start and a stop").into())
-            }
+            Some(_) if start.is_some() || stop.is_some() => Err(PyValueError::new_err(
+                "a range has a prefix, or a start and a stop, not both",
+            )
+            .into()),
             Some(prefix) => Ok(Range::Prefix(prefix)),
             None => Ok(Range::Bounds(KeyBounds {
                 lower: start.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Included),
@@ -84,9 +85,7 @@ impl Range {
             })),
         }
     }
-}
 
-impl Range {
     /// Returns the part of the range that has one key, if it has it.
     pub(crate) fn at(self, key: &[u8]) -> One<'_> {
         One { range: self, key }

@@ -1,7 +1,6 @@
 //! The class `Backups`.
 
 use std::convert::Infallible;
-
 use std::path::PathBuf;
 
 use koeldb::{BackupEngine, BackupEngineOptions, CreateBackupOptions, RestoreOptions};
@@ -14,6 +13,9 @@ use crate::failure::Outcome;
 use crate::process::{self, Held};
 
 /// A directory of backups, which share the files that they have in common.
+///
+/// The directory is created if it is missing, unless `read_only` is given. Calls that name a backup
+/// raise `NotFound` if there is none of the number.
 #[pyclass(module = "koeldb", frozen)]
 pub(crate) struct Backups {
     engine: Held<BackupEngine>,
@@ -40,7 +42,8 @@ impl Backups {
 
     /// Makes a backup of an open database, and returns its number.
     ///
-    /// With `flush` it has no logs. `metadata` is stored with it.
+    /// With `flush` the memtables are flushed first, and the backup needs no write-ahead log.
+    /// `metadata` are bytes that are stored with it, and returned by `list`.
     #[pyo3(signature = (db, *, flush = false, metadata = None))]
     fn create(
         &self,
@@ -77,7 +80,8 @@ impl Backups {
         Ok(list)
     }
 
-    /// Restores a backup, the newest if none is named, into a directory.
+    /// Restores the backup `id`, or the newest, into the directory `path`, and replaces a database
+    /// there.
     #[pyo3(signature = (path, id = None))]
     fn restore(&self, py: Python<'_>, path: PathBuf, id: Option<u32>) -> Outcome<()> {
         let engine = self.engine.get()?;

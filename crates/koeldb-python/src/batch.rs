@@ -1,4 +1,4 @@
-//! The class `Batch`: writes that are done together or not at all.
+//! The class `Batch`: writes that take effect together or not at all.
 
 use koeldb::{ColumnFamily, WriteBatch};
 use pyo3::prelude::*;
@@ -10,10 +10,10 @@ use crate::family::{Family, Plugins};
 use crate::process::Held;
 use crate::settings::write_options;
 
-/// Writes to any column families of a database, which `write` or the end of a `with` block does
-/// together.
+/// Writes to any column families of a database, which take effect together: all or none.
 ///
-/// An exception in the block discards them.
+/// `write` does them, as does the end of a `with` block; an exception in the block discards them.
+/// A write is to the default column family, or to the argument `family`.
 #[pyclass(module = "koeldb", frozen)]
 pub(crate) struct Batch {
     db: Held<koeldb::Db>,
@@ -113,7 +113,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Does the writes, all or none; the batch is empty then.
+    /// Does the writes, all or none, and empties the batch. After an error the batch has them still.
     fn write(&self, py: Python<'_>) -> Outcome<()> {
         let db = self.db.get()?;
         let mut batch = self.lock(py)?;
@@ -124,7 +124,7 @@ impl Batch {
         Ok(())
     }
 
-    /// The size in bytes.
+    /// The size of the encoded batch in bytes.
     #[getter]
     fn size(&self, py: Python<'_>) -> Outcome<usize> {
         Ok(self.lock(py)?.size_in_bytes())

@@ -4,7 +4,7 @@
 
 use std::convert::Infallible;
 
-use koeldb::{PinnedSlices, ReadOptions, WriteBatch};
+use koeldb::{PinnedSlices, WriteBatch};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -12,12 +12,10 @@ use crate::arguments::{Range, buffer};
 use crate::calls::{Guarded, detached};
 use crate::chunk::Reader;
 use crate::failure::{Failure, Outcome};
-use crate::family::Family;
+use crate::family::{Family, NEWEST};
 use crate::process::Held;
 use crate::settings::write_options;
 use crate::view::{Buffer, Memory};
-
-static ANYWHERE: ReadOptions = ReadOptions::new();
 
 /// A column of byte strings, where Python has them.
 struct Column<'py> {
@@ -45,7 +43,9 @@ impl<'py> Column<'py> {
         let length = bytes.bytes().len();
         if let Ok(width) = layout.extract::<usize>() {
             if width == 0 || length % width != 0 {
-                return Err(invalid(format!("{length} bytes are no rows of {width}")));
+                return Err(invalid(format!(
+                    "{length} bytes are not whole rows of {width} bytes"
+                )));
             }
             let layout = Layout::Width(width);
             return Ok(Column { bytes, layout });
@@ -61,7 +61,9 @@ impl<'py> Column<'py> {
             .collect::<Result<_, _>>()
             .map_err(|_| invalid("a negative offset"))?;
         if !offsets.is_sorted() || offsets.last().is_some_and(|last| *last > length) {
-            return Err(invalid("the offsets are not those of the bytes"));
+            return Err(invalid(
+                "the offsets are not ascending, or exceed the bytes",
+            ));
         }
         let layout = Layout::Offsets(offsets);
         Ok(Column { bytes, layout })
@@ -183,7 +185,7 @@ pub(crate) fn columns(
     rows: usize,
 ) -> Outcome<Columns> {
     if rows == 0 {
-        return Err(invalid("a batch has at least one row"));
+        return Err(invalid("rows must be at least 1"));
     }
     let scan = family
         .get()
@@ -209,7 +211,7 @@ fn read(
     let bytes = bytes.bytes().to_vec();
     let family = family.get().handle()?;
     detached(py, || {
-        Ok::<_, Infallible>(family.multi_get_opt(&layout.rows(&bytes), &ANYWHERE))
+        Ok::<_, Infallible>(family.multi_get_opt(&layout.rows(&bytes), &NEWEST.anywhere))
     })
 }
 
@@ -252,7 +254,7 @@ pub(crate) fn multi_get_into(
     buffer(mask)?.fill("mask", |mask| {
         if mask.len() != count {
             return Err(invalid(format!(
-                "mask has {} bytes for {count} keys",
+                "mask has {} bytes, but there are {count} keys",
                 mask.len()
             )));
         }
@@ -268,15 +270,15 @@ pub(crate) fn multi_get_into(
         let width = out.len() / count;
         if width == 0 || width * count != out.len() {
             return Err(invalid(format!(
-                "out has {} bytes for {count} rows",
+                "out has {} bytes, which are not {count} rows of one length, one for each key",
                 out.len()
             )));
         }
-        for (row, value) in out.chunks_exact_mut(width).zip(&values) {
+        for (index, (row, value)) in out.chunks_exact_mut(width).zip(&values).enumerate() {
             let Some(value) = value else { continue };
             if value.len() != width {
                 return Err(invalid(format!(
-                    "a value of {} bytes for rows of {width}",
+                    "the value of key {index} has {} bytes, but a row of out has {width}",
                     value.len()
                 )));
             }
@@ -306,7 +308,7 @@ pub(crate) fn put_columns(
     let (keys, values) = (keys.rows(), values.rows());
     if keys.len() != values.len() {
         return Err(invalid(format!(
-            "{} keys have {} values",
+            "the columns differ in length: {} keys, {} values",
             keys.len(),
             values.len()
         )));

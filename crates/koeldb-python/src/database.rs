@@ -1,12 +1,12 @@
 //! The class `Db`: a database, which is also its default column family.
 
-use std::convert::Infallible;
-
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use koeldb::{
-    BatchEntry, ColumnFamilyDescriptor, ColumnFamilyOptions, ConfigOptions, Options,
+    BatchEntry, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyOptions, ConfigOptions, Options,
     TransactionDbOptions, TransactionOptions, UpdateIterator,
 };
 use pyo3::exceptions::{PyKeyError, PyValueError};
@@ -27,12 +27,20 @@ use crate::transaction::Transaction;
 /// It is the mapping of its default column family; `family` returns the others. Options are keyword
 /// arguments with RocksDB's names; `koeldb.options()` describes them.
 ///
-/// `create_if_missing` is on, unlike in RocksDB. All column families of the directory are opened;
-/// `families` gives some options of their own, and creates those that are missing. With
-/// `load_options` the options are those that the directory was last opened with; it fails if they
-/// name a merge operator, comparator or other plug-in that is not built in, unless
-/// `ignore_unsupported_options` leaves those out. With `locks`, writes and transactions lock their
-/// keys. A `with` block closes the database.
+/// - `create_if_missing` is on by default, unlike in RocksDB.
+/// - `families` maps names of column families to dictionaries of their own options, or `None`, and
+///   creates those that are missing. All other column families are opened with `options`.
+/// - `read_only` changes nothing in the directory, which another process may have open.
+/// - `secondary` is a directory for the LOG of a secondary instance: a read-only database that
+///   follows a primary in another process by `catch_up`.
+/// - `ttl` is a number of seconds after which compactions remove an entry.
+/// - `locks` makes writes and transactions lock their keys; without it, a commit detects conflicts.
+/// - `load_options` starts from the options of the newest OPTIONS file. It raises `NotSupported` if
+///   they name a merge operator, comparator or other plug-in that is not built in, unless
+///   `ignore_unsupported_options` leaves those out.
+///
+/// A `with` block closes the database. An unknown option raises `TypeError`; a directory that another
+/// process has open for writing raises `IoError`.
 #[pyclass(module = "koeldb", extends = Family, frozen)]
 pub(crate) struct Db {
     db: Held<koeldb::Db>,
@@ -72,6 +80,16 @@ impl Db {
     pub(crate) fn db(&self) -> Outcome<&koeldb::Db> {
         self.db.get()
     }
+
+    /// Returns the engine's column family of a name.
+    fn existing(&self, py: Python<'_>, name: &str) -> Outcome<ColumnFamily> {
+        let db = self.db()?;
+        let family = detached(py, || Ok::<_, Infallible>(db.cf_handle(name)))?;
+        family.ok_or_else(|| {
+            let text = format!("there is no column family {name:?}: families() lists them");
+            PyKeyError::new_err(text).into()
+        })
+    }
 }
 
 impl Drop for Db {
@@ -102,7 +120,10 @@ impl Db {
     ) -> Outcome<PyClassInitializer<Self>> {
         process::check()?;
         if read_only && secondary.is_some() {
-            return Err(PyValueError::new_err("a secondary is read-only already").into());
+            return Err(PyValueError::new_err(
+                "read_only and secondary exclude each other: a secondary is read-only",
+            )
+            .into());
         }
         let create = create_if_missing.unwrap_or(!read_only && secondary.is_none());
         let given = Given::new(options)?;
@@ -160,17 +181,15 @@ impl Db {
         detached(py, || db.close())
     }
 
-    /// The directory.
+    /// The directory of the database.
     #[getter]
     fn path(&self) -> Outcome<PathBuf> {
         Ok(self.db()?.path().to_owned())
     }
 
-    /// Returns a column family; `KeyError` if there is none of the name.
+    /// Returns a column family; raises `KeyError` if there is none of the name.
     fn family(slf: &Bound<'_, Self>, name: &str) -> Outcome<Family> {
-        let db = slf.get().db()?;
-        let family = detached(slf.py(), || Ok::<_, Infallible>(db.cf_handle(name)))?;
-        let family = family.ok_or_else(|| PyKeyError::new_err(name.to_owned()))?;
+        let family = slf.get().existing(slf.py(), name)?;
         Ok(Family::new(family, slf.as_super().get().plugins().clone()))
     }
 
@@ -184,7 +203,9 @@ impl Db {
             .collect())
     }
 
-    /// Creates a column family.
+    /// Creates a column family; raises `InvalidArgument` if there is one of the name.
+    ///
+    /// `options` are those of a column family, as in `Db`.
     #[pyo3(signature = (name, **options))]
     fn create_family(
         slf: &Bound<'_, Self>,
@@ -200,15 +221,13 @@ impl Db {
         Ok(Family::new(family, plugins.clone()))
     }
 
-    /// Removes a column family and its data.
+    /// Removes a column family and its data; raises `KeyError` if there is none of the name.
     fn drop_family(&self, py: Python<'_>, name: &str) -> Outcome<()> {
-        let db = self.db()?;
-        let family = detached(py, || Ok::<_, Infallible>(db.cf_handle(name)))?;
-        let family = family.ok_or_else(|| PyKeyError::new_err(name.to_owned()))?;
+        let (db, family) = (self.db()?, self.existing(py, name)?);
         detached(py, || db.drop_cf(&family))
     }
 
-    /// Takes a snapshot.
+    /// Takes a snapshot of all column families.
     fn snapshot(slf: &Bound<'_, Self>) -> Outcome<Snapshot> {
         let db = slf.get().db()?;
         let default = Family::new(
@@ -219,7 +238,7 @@ impl Db {
         Ok(Snapshot::new(snapshot, Py::new(slf.py(), default)?))
     }
 
-    /// Begins a batch of writes.
+    /// Begins a batch of writes; `sync` and `disable_wal` are those of `put`, for all of them.
     #[pyo3(signature = (*, sync = false, disable_wal = false))]
     fn batch(slf: &Bound<'_, Self>, sync: bool, disable_wal: bool) -> Outcome<Batch> {
         let plugins = slf.as_super().get().plugins().clone();
@@ -233,8 +252,10 @@ impl Db {
 
     /// Begins a transaction.
     ///
-    /// `snapshot` makes it fail if a key it uses was written since now, not since its first use.
-    /// `lock_timeout` is how many seconds it waits for a lock, `expiration` how many it lives.
+    /// With `snapshot`, a key conflicts if it was written after this call; without, after the
+    /// transaction first used it. In a database with `locks`, `lock_timeout` is the time in seconds
+    /// that a call waits for a lock before it raises `TimedOut`, and `expiration` the time after
+    /// which the transaction loses its locks and raises `Expired`.
     #[pyo3(signature = (*, sync = false, snapshot = false, lock_timeout = None, expiration = None))]
     fn transaction(
         slf: &Bound<'_, Self>,
@@ -262,42 +283,47 @@ impl Db {
         Ok(Transaction::new(db.clone(), plugins, transaction))
     }
 
-    /// Makes all writes so far survive a crash of the process, or with `sync` a power cut.
+    /// Writes the buffered write-ahead log to the operating system, and with `sync` to the device:
+    /// all writes so far survive a crash of the process, or a power cut.
     #[pyo3(signature = (*, sync = true))]
     fn flush_wal(&self, py: Python<'_>, sync: bool) -> Outcome<()> {
         let db = self.db()?;
         detached(py, || db.flush_wal(sync))
     }
 
-    /// Makes a copy of the database in a new directory, whose files are links where they can be.
+    /// Makes a copy of the database in the directory `path`, which must not exist; table files are
+    /// hard links if it is on the same file system.
     fn checkpoint(&self, py: Python<'_>, path: PathBuf) -> Outcome<()> {
         let db = self.db()?;
         detached(py, || db.create_checkpoint(path))?;
         Ok(())
     }
 
-    /// Adds tables that were built outside (`ingest_external_file`).
+    /// Adds the entries of table files that were built outside the database to its default column
+    /// family, all or none (`ingest_external_file` of RocksDB).
     fn ingest(&self, py: Python<'_>, files: Vec<PathBuf>) -> Outcome<()> {
         let db = self.db()?;
         detached(py, || db.ingest_external_file(&files))
     }
 
-    /// The number of the newest write.
+    /// The sequence number of the newest write.
     #[getter]
     fn latest_sequence_number(&self) -> Outcome<u64> {
         Ok(self.db()?.latest_sequence_number())
     }
 
-    /// Iterates over the batches after a sequence number that the logs still have: pairs of the
-    /// number of the first write and a list of writes, each a tuple of its kind, the column
-    /// family's number and the bytes.
+    /// Iterates over the batches in the logs from the one that contains a sequence number.
+    ///
+    /// Each is a pair of the sequence number of its first write and a list of writes. A write is a
+    /// tuple of its kind (`put`, `delete`, `single_delete`, `delete_range`, `merge`, `put_entity`),
+    /// the number of the column family, the key, and the value, operand or end if it has one.
     fn updates_since(&self, py: Python<'_>, sequence_number: u64) -> Outcome<Updates> {
         let db = self.db()?;
         let updates = detached(py, || db.get_updates_since(sequence_number))?;
         Ok(Updates(Guarded::new(Held::new(updates))))
     }
 
-    /// Changes options of the database while it is open.
+    /// Changes options of the database while it is open, all or none; see `set_options`.
     #[pyo3(signature = (**options))]
     fn set_db_options(&self, py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> Outcome<()> {
         let (db, texts) = (self.db()?, Given::new(options)?.changes()?);
@@ -311,13 +337,15 @@ impl Db {
         Ok(stats.unwrap_or_default())
     }
 
-    /// Reads all files and verifies their checksums.
+    /// Reads all table files and verifies their checksums; raises `Corruption`.
     fn verify_checksums(&self, py: Python<'_>) -> Outcome<()> {
         let db = self.db()?;
         detached(py, || db.verify_checksums())
     }
 
-    /// Reads what a secondary's primary has written since.
+    /// Makes what the primary has written since visible in a secondary.
+    ///
+    /// Raises `NotSupported` in a database that is not a secondary.
     fn catch_up(&self, py: Python<'_>) -> Outcome<()> {
         let db = self.db()?;
         detached(py, || db.try_catch_up_with_primary())?;
@@ -395,24 +423,23 @@ pub(crate) fn list_families(py: Python<'_>, path: PathBuf) -> Outcome<Vec<String
     detached(py, || koeldb::Db::list_cf(&Options::new(), path))
 }
 
-/// Runs a command of `ldb`, which prints its results.
+/// Runs a command of `ldb`, which prints its results and errors; returns whether it succeeded.
 #[pyfunction]
-pub(crate) fn ldb(py: Python<'_>, words: Vec<String>) -> Outcome<()> {
+pub(crate) fn ldb(py: Python<'_>, words: Vec<String>) -> Outcome<bool> {
     process::check()?;
-    detached(py, || {
-        koeldb_tools::ldb::run(&words);
-        Ok::<_, Infallible>(())
-    })
+    let status = detached(py, || Ok::<_, Infallible>(koeldb_tools::ldb::run(&words)))?;
+    Ok(status == ExitCode::SUCCESS)
 }
 
-/// Removes a database and its files.
+/// Removes a database and its files; raises `IoError` if it is open.
 #[pyfunction]
 pub(crate) fn destroy(py: Python<'_>, path: PathBuf) -> Outcome<()> {
     process::check()?;
     detached(py, || koeldb::Db::destroy(&Options::new(), path))
 }
 
-/// Repairs a damaged database: what can be read is kept. Returns a report.
+/// Repairs a damaged database: rebuilds its MANIFEST from the tables and logs that can be read.
+/// Returns a report for a person. The database must not be open.
 #[pyfunction]
 pub(crate) fn repair(py: Python<'_>, path: PathBuf) -> Outcome<String> {
     process::check()?;

@@ -293,7 +293,7 @@ macro_rules! set {
 }
 
 /// Returns the result of a comparison; `None` is one that the other object may know.
-pub(crate) fn compared(py: Python<'_>, result: Option<bool>) -> Outcome<Py<PyAny>> {
+fn compared(py: Python<'_>, result: Option<bool>) -> Outcome<Py<PyAny>> {
     Ok(match result {
         Some(result) => result.into_pyobject(py)?.to_owned().into_any().unbind(),
         None => py.NotImplemented(),
@@ -309,12 +309,24 @@ fn set_of<'py>(items: &Bound<'py, PyAny>) -> Outcome<Bound<'py, PySet>> {
     Ok(set)
 }
 
-/// Whether a mapping of Python has the entries of a scan and no others; `None` if it is no mapping.
-pub(crate) fn equals(
-    py: Python<'_>,
-    scan: &Scan,
+/// Compares the entries of a scan with those of another mapping, for `==` and `!=`.
+pub(crate) fn compare_mappings<T>(
+    slf: &Bound<'_, T>,
+    scan: impl FnOnce() -> Outcome<Scan>,
     other: &Bound<'_, PyAny>,
-) -> Outcome<Option<bool>> {
+    operation: CompareOp,
+) -> Outcome<Py<PyAny>> {
+    let is_equal = match operation {
+        CompareOp::Eq | CompareOp::Ne if slf.as_any().is(other) => Some(true),
+        CompareOp::Eq | CompareOp::Ne => equals(slf.py(), &scan()?, other)?,
+        _ => None,
+    };
+    let result = is_equal.map(|is_equal| is_equal == matches!(operation, CompareOp::Eq));
+    compared(slf.py(), result)
+}
+
+/// Whether a mapping of Python has the entries of a scan and no others; `None` if it is no mapping.
+fn equals(py: Python<'_>, scan: &Scan, other: &Bound<'_, PyAny>) -> Outcome<Option<bool>> {
     let mappings = py.import("collections.abc")?.getattr("Mapping")?;
     if !other.is_instance(&mappings)? {
         return Ok(None);

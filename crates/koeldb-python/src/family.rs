@@ -1,9 +1,8 @@
 //! The class `Family`: a column family as a mapping of bytes.
 
-use std::convert::Infallible;
-
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
@@ -18,19 +17,19 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use crate::arguments::{Range, bytes, owned, stable};
 use crate::awaitable::Awaitable;
 use crate::calls::{detached, is_in_plug_in, outside};
-use crate::entries::{Items, Keys, Scan, Values, compared, equals};
+use crate::entries::{Items, Keys, Scan, Values, compare_mappings};
 use crate::failure::{Failure, Outcome, missing};
 use crate::process::Held;
 use crate::settings::{Given, optional, refused, scan_options, write_options};
 use crate::view::Memory;
 
-static ANYWHERE: ReadOptions = ReadOptions::new();
-static NEWEST: LazyLock<Reads> = LazyLock::new(|| Reads::new(ReadOptions::new()));
+/// The options of reads of the newest versions.
+pub(crate) static NEWEST: LazyLock<Reads> = LazyLock::new(|| Reads::new(ReadOptions::new()));
 
-/// The options of reads of one moment.
+/// The options of reads at one moment: now, or a snapshot.
 pub(crate) struct Reads {
     pub(crate) anywhere: ReadOptions,
-    /// Of what is in memory, for which the GIL is not released: that takes longer.
+    /// For reads of memory alone, which keep the GIL: to release it takes longer than the read.
     in_memory: ReadOptions,
 }
 
@@ -125,7 +124,8 @@ impl Family {
         &self.plugins
     }
 
-    /// Reads what is in memory with the GIL; `None` is what the rest is needed for.
+    /// Reads memory alone, with the GIL. Returns `None` if the answer needs I/O, or a plug-in in
+    /// Python.
     fn in_memory<R>(
         &self,
         reads: &Reads,
@@ -185,8 +185,8 @@ impl Family {
         Ok(Scan::new(self.handle()?, options, range?, reverse))
     }
 
-    fn everything(&self) -> Outcome<Scan> {
-        self.scan(None, Range::new(None, None, None), false, None)
+    fn everything(&self, reverse: bool) -> Outcome<Scan> {
+        self.scan(None, Range::new(None, None, None), reverse, None)
     }
 
     /// Removes a key and returns its value.
@@ -229,8 +229,9 @@ fn both<'py>(pair: &Bound<'py, PyAny>) -> Outcome<(Bound<'py, PyAny>, Bound<'py,
     }
     let items = pair.try_iter()?.collect::<PyResult<Vec<_>>>()?;
     let count = items.len();
-    let [key, value] = <[_; 2]>::try_from(items)
-        .map_err(|_| PyValueError::new_err(format!("a pair has 2 items, not {count}")))?;
+    let [key, value] = <[_; 2]>::try_from(items).map_err(|_| {
+        PyValueError::new_err(format!("a pair is a key and a value, not {count} items"))
+    })?;
     Ok((key, value))
 }
 
@@ -277,7 +278,7 @@ impl Family {
         Ok(self.handle()?.name().to_owned())
     }
 
-    /// Returns the value of a key, or `default`.
+    /// Returns the value of a key, or `default` if the key does not exist.
     #[pyo3(signature = (key, default = None))]
     fn get<'py>(
         &self,
@@ -289,9 +290,10 @@ impl Family {
         Ok(found.map(Bound::into_any).or(default))
     }
 
-    /// Returns the value of a key without a copy, as a read-only `memoryview`, or `None`.
+    /// Returns the value of a key without a copy, as a read-only `memoryview`; `None` if the key
+    /// does not exist.
     ///
-    /// The view keeps a block of the database in memory until it is released.
+    /// The view pins a block of the cache until it is released.
     fn get_view<'py>(
         &self,
         py: Python<'py>,
@@ -312,7 +314,7 @@ impl Family {
         ))
     }
 
-    /// Returns the values of keys in their order, `None` for those that do not exist.
+    /// Returns the values of keys, in the order of the keys; `None` for those that do not exist.
     ///
     /// Blocks that are not in memory are read concurrently.
     fn multi_get<'py>(
@@ -320,10 +322,10 @@ impl Family {
         py: Python<'py>,
         keys: &Bound<'py, PyAny>,
     ) -> Outcome<Bound<'py, PyList>> {
-        answers(py, self, keys, &ANYWHERE)
+        answers(py, self, keys, &NEWEST.anywhere)
     }
 
-    /// Returns the value of a key, or `None`, as an awaitable of asyncio.
+    /// Returns an awaitable of asyncio for the value of a key, or `None`; see `get`.
     fn aget(&self, key: &Bound<'_, PyAny>) -> Outcome<Awaitable> {
         let (family, key) = (self.handle()?.clone(), owned(key)?);
         Ok(Awaitable::new(async move {
@@ -335,7 +337,7 @@ impl Family {
         }))
     }
 
-    /// Returns the values of keys, as an awaitable of asyncio; see `multi_get`.
+    /// Returns an awaitable of asyncio for the values of keys; see `multi_get`.
     fn amulti_get(&self, keys: &Bound<'_, PyAny>) -> Outcome<Awaitable> {
         let family = self.handle()?.clone();
         let keys = keys
@@ -348,8 +350,10 @@ impl Family {
         }))
     }
 
-    /// Sets the value of a key. With `sync` it survives a power cut; with `disable_wal` it may be
-    /// lost in a crash of the process until the next flush.
+    /// Sets the value of a key.
+    ///
+    /// With `sync` the write survives a power cut. With `disable_wal` it is not logged: a crash of
+    /// the process loses it until the next flush. Both have this meaning in all writes.
     #[pyo3(signature = (key, value, *, sync = false, disable_wal = false))]
     fn put(
         &self,
@@ -379,7 +383,9 @@ impl Family {
         self.commit(py, &batch, sync, disable_wal)
     }
 
-    /// Records an operand of the merge operator for a key.
+    /// Records an operand of the merge operator for a key; reads apply it.
+    ///
+    /// Reads of the key raise `NotSupported` if the column family has no `merge_operator`.
     #[pyo3(signature = (key, operand, *, sync = false, disable_wal = false))]
     fn merge(
         &self,
@@ -409,7 +415,8 @@ impl Family {
         self.commit(py, &batch, sync, disable_wal)
     }
 
-    /// Sets the values of a mapping, or of pairs, in one batch: all or none.
+    /// Sets the values of a mapping, or of an iterable of pairs of key and value, in one batch: all
+    /// or none.
     #[pyo3(signature = (pairs, *, sync = false, disable_wal = false))]
     fn update(
         &self,
@@ -472,8 +479,9 @@ impl Family {
         })
     }
 
-    /// Removes a key and returns its value; `default`, or `KeyError` without it, if it does not
-    /// exist. No other call gets the same value.
+    /// Removes a key and returns its value. No other call gets the same value.
+    ///
+    /// If the key does not exist, returns `default`, or raises `KeyError` without one.
     #[pyo3(signature = (key, *default))]
     fn pop<'py>(
         &self,
@@ -491,8 +499,9 @@ impl Family {
         }
     }
 
-    /// Removes the first key, and returns it and its value; `KeyError` if there is none. No other
-    /// call gets the same entry.
+    /// Removes the first key, and returns it and its value. No other call gets the same entry.
+    ///
+    /// Raises `KeyError` if there are no keys.
     fn popitem<'py>(&self, py: Python<'py>) -> Outcome<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
         let family = self.handle()?;
         let without = || {
@@ -512,7 +521,7 @@ impl Family {
     /// Removes all keys: as one range, or with `locks` of the database, which refuses ranges, a
     /// thousand keys at a time.
     fn clear(&self, py: Python<'_>) -> Outcome<()> {
-        let everything = self.everything()?;
+        let everything = self.everything(false)?;
         let mut ends = Vec::new();
         for reverse in [false, true] {
             let mut reader = everything.reader(py, reverse, false)?;
@@ -545,10 +554,14 @@ impl Family {
         Ok(())
     }
 
-    /// Pairs of key and value from `start` to `stop`, excluded, or of the keys with a prefix.
+    /// Returns a view of the pairs of key and value in a range.
     ///
-    /// `options` are those of RocksDB's reads: `fill_cache`, `readahead_size`, `async_io`,
-    /// `verify_checksums`, `total_order_seek`, `prefix_same_as_start`.
+    /// The range is that from `start` to `stop`, which is excluded, or that of the keys with
+    /// `prefix`; without these it has all keys. `reverse` iterates from the last key to the first.
+    /// Each iteration reads a snapshot of the moment at which it begins.
+    ///
+    /// `options` are those of RocksDB's reads: `fill_cache`, `async_io`, `verify_checksums`,
+    /// `total_order_seek` and `prefix_same_as_start` are bools, `readahead_size` is in bytes.
     #[pyo3(signature = (start = None, stop = None, *, prefix = None, reverse = false, **options))]
     fn items(
         &self,
@@ -562,7 +575,7 @@ impl Family {
             .map(Items)
     }
 
-    /// Keys of a range; see `items`.
+    /// Returns a view of the keys in a range; see `items`.
     #[pyo3(signature = (start = None, stop = None, *, prefix = None, reverse = false, **options))]
     fn keys(
         &self,
@@ -576,7 +589,7 @@ impl Family {
             .map(Keys)
     }
 
-    /// Values of a range; see `items`.
+    /// Returns a view of the values in a range; see `items`.
     #[pyo3(signature = (start = None, stop = None, *, prefix = None, reverse = false, **options))]
     fn values(
         &self,
@@ -590,20 +603,21 @@ impl Family {
             .map(Values)
     }
 
-    /// Returns the text of a property, such as `rocksdb.stats`; `None` if there is none of the
-    /// name.
+    /// Returns the text of a property, such as `rocksdb.stats`; `None` if no property has the name.
     fn property(&self, py: Python<'_>, name: &str) -> Outcome<Option<String>> {
         let family = self.handle()?;
         detached(py, || family.property_value(name))
     }
 
-    /// Returns the number of a property, such as `rocksdb.estimate-num-keys`.
+    /// Returns the number of a property, such as `rocksdb.estimate-num-keys`; `None` if no property
+    /// that is a number has the name.
     fn int_property(&self, py: Python<'_>, name: &str) -> Outcome<Option<u64>> {
         let family = self.handle()?;
         detached(py, || family.property_int_value(name))
     }
 
-    /// Returns the map of a property, such as `rocksdb.cfstats`.
+    /// Returns the map of a property, such as `rocksdb.cfstats`; `None` if no property that is a map
+    /// has the name.
     fn property_map(
         &self,
         py: Python<'_>,
@@ -613,7 +627,9 @@ impl Family {
         detached(py, || family.property_map(name))
     }
 
-    /// Changes options while the database is open, all or none.
+    /// Changes options of the column family while the database is open, all or none.
+    ///
+    /// `koeldb.options()` says which are mutable; others raise `InvalidArgument`.
     #[pyo3(signature = (**options))]
     fn set_options(&self, py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> Outcome<()> {
         let given = Given::new(options)?;
@@ -621,14 +637,14 @@ impl Family {
         detached(py, || family.set_options(texts)).map_err(refused)
     }
 
-    /// Writes what is in memory to table files.
+    /// Writes the memtables to table files, and waits for it.
     fn flush(&self, py: Python<'_>) -> Outcome<()> {
         let family = self.handle()?;
         outside("flush")?;
         detached(py, || family.flush())
     }
 
-    /// Compacts the files of a range, or all, and waits for it.
+    /// Compacts the keys from `start` to `stop`, which is excluded, or all, and waits for it.
     #[pyo3(signature = (start = None, stop = None))]
     fn compact(
         &self,
@@ -670,15 +686,12 @@ impl Family {
     }
 
     fn __iter__<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
-        let keys = Bound::new(py, Keys(self.everything()?))?;
+        let keys = Bound::new(py, Keys(self.everything(false)?))?;
         Ok(keys.try_iter()?.into_any())
     }
 
     fn __reversed__<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
-        let keys = Bound::new(
-            py,
-            Keys(self.scan(None, Range::new(None, None, None), true, None)?),
-        )?;
+        let keys = Bound::new(py, Keys(self.everything(true)?))?;
         Ok(keys.try_iter()?.into_any())
     }
 
@@ -688,24 +701,18 @@ impl Family {
         other: &Bound<'_, PyAny>,
         operation: CompareOp,
     ) -> Outcome<Py<PyAny>> {
-        let is_equal = match operation {
-            CompareOp::Eq | CompareOp::Ne if slf.is(other) => Some(true),
-            CompareOp::Eq | CompareOp::Ne => equals(slf.py(), &slf.get().everything()?, other)?,
-            _ => None,
-        };
-        let result = is_equal.map(|is_equal| is_equal == matches!(operation, CompareOp::Eq));
-        compared(slf.py(), result)
+        compare_mappings(slf, || slf.get().everything(false), other, operation)
     }
 
     /// The number of keys, by a scan of all; `int_property("rocksdb.estimate-num-keys")` is an
     /// estimate.
     fn __len__(&self, py: Python<'_>) -> Outcome<usize> {
-        self.everything()?.count(py)
+        self.everything(false)?.count(py)
     }
 
     /// Whether there is a key, without a scan of all.
     fn __bool__(&self, py: Python<'_>) -> Outcome<bool> {
-        let mut reader = self.everything()?.reader(py, false, false)?;
+        let mut reader = self.everything(false)?.reader(py, false, false)?;
         let reader = reader.get_mut()?;
         detached(py, || reader.visit(1, |_, _| {}))
     }

@@ -18,8 +18,8 @@ use crate::calls::{is_interrupted, plug_in};
 ///
 /// `merge(key, existing, operands)` returns the new value; `existing` is `None` if the key has
 /// none, and `operands` is a list, the oldest first. `partial(key, operands)` returns one operand
-/// that stands for all, or `None`. The name is recorded in the database's tables. Exceptions fail
-/// the read.
+/// that stands for all, or `None`. The name is recorded in the tables and the OPTIONS file. An exception fails the
+/// read, and is the `__cause__` of its error.
 #[pyclass(module = "koeldb", frozen)]
 pub(crate) struct MergeOperator {
     name: String,
@@ -70,6 +70,7 @@ impl MergeOperator {
         })
     }
 
+    /// The name, which the database records.
     #[getter]
     fn name(&self) -> &str {
         &self.name
@@ -177,6 +178,7 @@ impl Comparator {
         })
     }
 
+    /// The name, which the database records.
     #[getter]
     fn name(&self) -> &str {
         &self.name

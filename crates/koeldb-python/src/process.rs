@@ -97,9 +97,7 @@ impl<T: Send + 'static> Held<T> {
         // It is there until the drop.
         self.0.as_ref().ok_or_else(forked)
     }
-}
 
-impl<T: Send + 'static> Held<T> {
     /// Returns the object to change it; fails in a forked child.
     pub(crate) fn get_mut(&mut self) -> Outcome<&mut T> {
         check()?;

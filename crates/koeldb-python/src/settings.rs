@@ -18,7 +18,7 @@ pub(crate) struct Given {
     comparator: Option<Py<Comparator>>,
 }
 
-/// How deep options have options, at most: a dictionary may contain itself.
+/// The limit of nested options: a dictionary may contain itself.
 const DEPTH_MAX: usize = 16;
 
 /// Returns an option in a dictionary as text: a value with a separator is in braces.
@@ -148,7 +148,8 @@ impl Given {
     /// Returns the names and texts for an open database, in which plug-ins cannot be changed.
     pub(crate) fn changes(self) -> Outcome<Vec<(String, String)>> {
         if self.merge_operator.is_some() || self.comparator.is_some() {
-            let text = "a merge operator or comparator is fixed while the database is open";
+            let text = "a merge operator or comparator is fixed while the database is open: \
+                        close it and open it with the other one";
             return Err(koeldb::Error::invalid_argument(text).into());
         }
         Ok(self.texts)
@@ -159,16 +160,17 @@ impl Given {
     }
 }
 
-/// Fails if an object is given to another option than its own.
+/// Fails if the object of the option `option` is given to another one, `name`.
 fn expect(name: &str, option: &str) -> Outcome<()> {
     if name == option {
         return Ok(());
     }
-    Err(PyTypeError::new_err(format!("{name} cannot be a {option}")).into())
+    let text = format!("{name}: such an object is for the option {option} alone");
+    Err(PyTypeError::new_err(text).into())
 }
 
-/// Returns the failure of options that the engine refuses: a `TypeError` if there is none of a
-/// name, as for other arguments of functions. The engine's text names the nearest.
+/// Returns the failure of options that the engine refuses: a `TypeError` for an unknown name, as for
+/// other arguments of functions. The engine's text names the nearest one.
 pub(crate) fn refused(failure: impl Into<Failure>) -> Failure {
     let error = match failure.into() {
         Failure::Engine(error) => error,
@@ -176,6 +178,7 @@ pub(crate) fn refused(failure: impl Into<Failure>) -> Failure {
     };
     let text = error.to_string();
     if text.contains("ption not recognized") || text.contains("Unrecognized option") {
+        let text = text.replace("`Options::registry`", "`koeldb.options()`");
         return PyTypeError::new_err(text).into();
     }
     error.into()
@@ -216,6 +219,16 @@ pub(crate) fn write_options(sync: bool, disable_wal: bool) -> WriteOptions {
     options
 }
 
+/// Returns the value of an option; `kind` is what it must be.
+fn typed<'a, 'py, T: FromPyObject<'a, 'py>>(
+    name: &str,
+    value: &'a Bound<'py, PyAny>,
+    kind: &str,
+) -> PyResult<T> {
+    let wrong = |_| PyTypeError::new_err(format!("{name}={value}: it must be {kind}"));
+    value.extract().map_err(wrong)
+}
+
 /// Returns the options of a scan.
 pub(crate) fn scan_options(
     snapshot: Option<&Snapshot>,
@@ -227,17 +240,20 @@ pub(crate) fn scan_options(
     }
     for (name, value) in options.into_iter().flatten() {
         let name: String = name.extract()?;
+        let flag = || typed::<bool>(&name, &value, "a bool");
         match name.as_str() {
-            "fill_cache" => out.fill_cache(value.extract()?),
-            "verify_checksums" => out.set_verify_checksums(value.extract()?),
-            "async_io" => out.set_async_io(value.extract::<bool>()?),
-            "readahead_size" => out.set_readahead_size(value.extract()?),
-            "total_order_seek" => out.set_total_order_seek(value.extract()?),
-            "prefix_same_as_start" => out.set_prefix_same_as_start(value.extract()?),
+            "fill_cache" => out.fill_cache(flag()?),
+            "verify_checksums" => out.set_verify_checksums(flag()?),
+            "async_io" => out.set_async_io(flag()?),
+            "readahead_size" => {
+                out.set_readahead_size(typed(&name, &value, "a number of bytes, 0 or more")?)
+            }
+            "total_order_seek" => out.set_total_order_seek(flag()?),
+            "prefix_same_as_start" => out.set_prefix_same_as_start(flag()?),
             _ => {
                 return Err(PyTypeError::new_err(format!(
-                    "there is no option {name} of a scan; there are fill_cache, verify_checksums, async_io, \
-                     readahead_size, total_order_seek and prefix_same_as_start"
+                    "unknown option {name} of a scan: the options are fill_cache, verify_checksums, \
+                     async_io, readahead_size, total_order_seek and prefix_same_as_start"
                 ))
                 .into());
             }
@@ -248,8 +264,9 @@ pub(crate) fn scan_options(
 
 /// Returns a duration of seconds.
 pub(crate) fn seconds(name: &str, seconds: f64) -> Outcome<std::time::Duration> {
-    std::time::Duration::try_from_secs_f64(seconds).map_err(|error| {
-        Failure::Python(PyValueError::new_err(format!("{name}={seconds}: {error}")))
+    std::time::Duration::try_from_secs_f64(seconds).map_err(|_| {
+        let text = format!("{name}={seconds}: it is a number of seconds, 0 or more");
+        Failure::Python(PyValueError::new_err(text))
     })
 }
 

@@ -9,15 +9,16 @@ use pyo3::pyclass::CompareOp;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
 use crate::arguments::Range;
-use crate::entries::{Items, Keys, Scan, Values, compared, equals};
+use crate::entries::{Items, Keys, Scan, Values, compare_mappings};
 use crate::failure::{Outcome, missing};
 use crate::family::{Family, Reads, answers};
 use crate::process::Held;
 
 /// The database as it was when the snapshot was taken: a mapping that does not change.
 ///
-/// It keeps old versions of entries in the files until it is dropped. Reads have the default column
-/// family, or the argument `family`.
+/// It keeps old versions of entries in the files until it is released: by `release`, by the end of
+/// its `with` block, or when the object is dropped. Reads are of the default column family, or of
+/// the argument `family`. Reads after the release raise `ValueError`.
 #[pyclass(module = "koeldb", frozen)]
 pub(crate) struct Snapshot {
     /// `None` once it is released.
@@ -43,12 +44,15 @@ impl Snapshot {
         }
     }
 
-    /// Returns what is read, which a release in another thread leaves until the end of the read.
+    /// Returns what a read uses; a release in another thread takes effect after the read.
     fn moment(&self) -> Outcome<Arc<Held<Moment>>> {
         let snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
         match &*snapshot {
             Some(moment) => Ok(Arc::clone(moment)),
-            None => Err(PyValueError::new_err("the snapshot is released").into()),
+            None => Err(PyValueError::new_err(
+                "the snapshot is released: take another by Db.snapshot()",
+            )
+            .into()),
         }
     }
 
@@ -70,11 +74,15 @@ impl Snapshot {
             options,
         )
     }
+
+    fn everything(&self) -> Outcome<Scan> {
+        self.scan(None, Range::new(None, None, None), false, None)
+    }
 }
 
 #[pymethods]
 impl Snapshot {
-    /// Returns the value of a key, or `default`.
+    /// Returns the value of a key, or `default` if the key does not exist.
     #[pyo3(signature = (key, default = None, *, family = None))]
     fn get<'py>(
         &self,
@@ -89,7 +97,7 @@ impl Snapshot {
         Ok(found.map(Bound::into_any).or(default))
     }
 
-    /// Returns the values of keys in their order, `None` for those that do not exist.
+    /// Returns the values of keys, in the order of the keys; `None` for those that do not exist.
     #[pyo3(signature = (keys, *, family = None))]
     fn multi_get<'py>(
         &self,
@@ -105,7 +113,7 @@ impl Snapshot {
         )
     }
 
-    /// Iterates over keys and values from `start` to `stop`, excluded, or with a prefix.
+    /// Returns a view of the pairs of key and value in a range; see `Family.items`.
     #[pyo3(signature = (start = None, stop = None, *, prefix = None, reverse = false, family = None, **options))]
     fn items(
         &self,
@@ -120,7 +128,7 @@ impl Snapshot {
             .map(Items)
     }
 
-    /// Iterates over keys; see `items`.
+    /// Returns a view of the keys in a range; see `Family.items`.
     #[pyo3(signature = (start = None, stop = None, *, prefix = None, reverse = false, family = None, **options))]
     fn keys(
         &self,
@@ -135,7 +143,7 @@ impl Snapshot {
             .map(Keys)
     }
 
-    /// Iterates over values; see `items`.
+    /// Returns a view of the values in a range; see `Family.items`.
     #[pyo3(signature = (start = None, stop = None, *, prefix = None, reverse = false, family = None, **options))]
     fn values(
         &self,
@@ -150,7 +158,7 @@ impl Snapshot {
             .map(Values)
     }
 
-    /// The number of the last write that the snapshot sees.
+    /// The sequence number of the last write that the snapshot sees.
     #[getter]
     fn sequence_number(&self) -> Outcome<u64> {
         Ok(self.moment()?.get()?.snapshot.sequence_number())
@@ -175,8 +183,8 @@ impl Snapshot {
     }
 
     fn __iter__<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyAny>> {
-        let keys = self.scan(None, Range::new(None, None, None), false, None)?;
-        Ok(Bound::new(py, Keys(keys))?.try_iter()?.into_any())
+        let keys = Bound::new(py, Keys(self.everything()?))?;
+        Ok(keys.try_iter()?.into_any())
     }
 
     /// Compares the entries with those of another mapping, by a scan of all.
@@ -185,25 +193,15 @@ impl Snapshot {
         other: &Bound<'_, PyAny>,
         operation: CompareOp,
     ) -> Outcome<Py<PyAny>> {
-        let is_equal = match operation {
-            CompareOp::Eq | CompareOp::Ne if slf.is(other) => Some(true),
-            CompareOp::Eq | CompareOp::Ne => {
-                let everything = Range::new(None, None, None);
-                let scan = slf.get().scan(None, everything, false, None)?;
-                equals(slf.py(), &scan, other)?
-            }
-            _ => None,
-        };
-        let result = is_equal.map(|is_equal| is_equal == matches!(operation, CompareOp::Eq));
-        compared(slf.py(), result)
+        compare_mappings(slf, || slf.get().everything(), other, operation)
     }
 
+    /// The number of keys, by a scan of all.
     fn __len__(&self, py: Python<'_>) -> Outcome<usize> {
-        self.scan(None, Range::new(None, None, None), false, None)?
-            .count(py)
+        self.everything()?.count(py)
     }
 
-    /// Releases the snapshot: it keeps nothing any more.
+    /// Releases the snapshot: compactions may drop the old versions. It may be called again.
     fn release(&self) {
         let released = self
             .snapshot

@@ -1,4 +1,4 @@
-//! The class `Transaction`.
+//! The class `Transaction`: reads and writes that take effect together, or fail after a conflict.
 
 use std::convert::Infallible;
 
@@ -16,12 +16,14 @@ use crate::family::{Family, Plugins};
 use crate::process::Held;
 use crate::settings::optional;
 
-/// Reads and writes that become visible together, or fail because of others.
+/// Reads and writes that take effect together, or fail after a conflict with others.
 ///
-/// A `with` block commits at its end, and rolls back after an exception. Without `locks` of the
-/// database a conflict is found by the commit, which raises `Busy` or `TryAgain`; with them, a
-/// write locks its key, and waits for other transactions. `koeldb.transact` repeats a function
-/// after a conflict.
+/// A `with` block commits at its end, and rolls back after an exception. In a database without
+/// `locks`, the commit detects conflicts and raises `Busy` or `TryAgain`. With `locks`, a write or
+/// read for update locks its key and waits for other transactions; it raises `TimedOut` if a lock
+/// is not free in time. `koeldb.transact` repeats a function after a
+/// conflict. Reads and writes are of the default column family, or of the argument `family`. Calls
+/// after the commit or rollback raise `ValueError`.
 #[pyclass(module = "koeldb", frozen)]
 pub(crate) struct Transaction {
     db: Held<koeldb::Db>,
@@ -73,10 +75,10 @@ impl Transaction {
     }
 }
 
-/// The error of a transaction that is committed or rolled back.
+/// Returns the error of a transaction that is committed or rolled back.
 fn over() -> Failure {
     Failure::Python(PyValueError::new_err(
-        "the transaction is committed or rolled back",
+        "the transaction is committed or rolled back: begin another by Db.transaction()",
     ))
 }
 
@@ -95,8 +97,8 @@ impl Transaction {
         Ok(found.map(Bound::into_any).or(default))
     }
 
-    /// Returns the value of a key, or `default`; the transaction fails if another one writes the
-    /// key.
+    /// Returns the value of a key, or `default`. A write of the key by others before the commit is a
+    /// conflict.
     #[pyo3(signature = (key, default = None, *, family = None))]
     fn get_for_update<'py>(
         &self,
@@ -163,7 +165,7 @@ impl Transaction {
     }
 
     /// Iterates over pairs of key and value as the transaction sees them, from `start` to `stop`,
-    /// excluded.
+    /// which is excluded.
     #[pyo3(signature = (start = None, stop = None, *, reverse = false, family = None))]
     fn items(
         &self,
@@ -195,14 +197,14 @@ impl Transaction {
         })
     }
 
-    /// Undoes all writes since the last save point.
+    /// Undoes all writes since the last save point, and removes it; raises `NotFound` without one.
     fn rollback_to_save_point(&self, py: Python<'_>) -> Outcome<()> {
         self.run(py, None, |transaction, _| {
             transaction.rollback_to_save_point()
         })
     }
 
-    /// Commits, and returns the number of the last write.
+    /// Commits, and returns the sequence number of the last write.
     fn commit(&self, py: Python<'_>) -> Outcome<u64> {
         let transaction = self.take(py)?.take()?;
         detached(py, || transaction.commit())

@@ -87,7 +87,10 @@ impl<'py> Buffer<'py> {
     pub(crate) fn new(object: &Bound<'py, PyAny>) -> Outcome<Self> {
         let buffer = PyUntypedBuffer::get(object)?;
         if !buffer.is_c_contiguous() {
-            return Err(PyTypeError::new_err("the buffer must be contiguous").into());
+            return Err(PyTypeError::new_err(
+                "the buffer is not contiguous: pass a copy, such as bytes(buffer)",
+            )
+            .into());
         }
         let py = object.py();
         Ok(Buffer { buffer, _py: py })

@@ -1,5 +1,6 @@
 """The shell, and what notebooks show."""
 
+import json
 import os
 import random
 import subprocess
@@ -8,7 +9,8 @@ import sys
 import pytest
 
 import koeldb
-from koeldb.shell import Shell, main, parse, show, show_word, split
+from koeldb.shell import Shell, main
+from koeldb.words import parse, show, show_word, split
 
 
 @pytest.fixture
@@ -27,8 +29,8 @@ def directory(path):
     return path
 
 
-def shell(directory, *commands):
-    words = [word for command in commands for word in ("-c", command)]
+def shell(directory, *commands, options=()):
+    words = [*options, *(word for command in commands for word in ("-c", command))]
     ran = subprocess.run(
         [sys.executable, "-m", "koeldb", str(directory), *words], capture_output=True, text=True
     )
@@ -44,7 +46,49 @@ def test_commands(directory):
     )
     assert out.startswith("\\x01\n\\x01\nkite => Milvus\nL0") and "Level" in out
     status, out, err = shell(directory, "put a b", "none", "get", "use none")
-    assert "NotSupported" in err and "no command none" in err and "usage" in err and "'none'" in err
+    assert "start the shell with --write" in err and "no command none; help" in err
+    assert "usage: get KEY: prints" in err and "no column family none; the command families" in err
+
+
+def test_json(directory):
+    commands = "prefix k", "get koel", "get none", "count", "families", "levels", "ldb get koel"
+    status, out, err = shell(directory, *commands, options=["--json"])
+    assert (status, err) == (0, "")
+    koel = {"key": b"koel".hex(), "value": b"Eudynamys".hex()}
+    objects = map(json.loads, out.splitlines())
+    *entries, found, absent, count, default, birds, level, by_ldb = objects
+    assert len(entries) == 3 and entries[1] == koel
+    assert found == {**koel, "found": True} == by_ldb
+    assert absent == {"key": b"none".hex(), "found": False}
+    assert count == {"keys": 4} and default["estimated_keys"] == 4 and birds["family"] == "birds"
+    assert level["level"] == 0 and level["files"] == 1 and level["bytes"] > 100
+    with koeldb.Db(directory) as db:
+        db.update((b"%03d" % number, b"") for number in range(200))
+    assert shell(directory, "scan 0 2", options=["--json"])[1].count("\n") == 200
+    assert shell(directory, "scan 0 2")[1].endswith("\n... more: these are the first 100\n")
+
+
+def test_help_describes_every_command(directory):
+    status, out, err = shell(directory, "help")
+    assert status == 0 and "get KEY  " in out and "tab key" in out and "None" not in out
+    assert shell(directory, "help get") == (0, "get KEY: prints the value of a key.\n", "")
+    assert shell(directory, "help none")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("get 0xzz", "0xzz: 0x must be followed by"),
+        (r"get \xz", r"\xz: not an escape of a byte"),
+        (r"get \u1234", r"\u1234: not an escape of a byte"),
+        ("get 'a", "'a: a quote is not closed"),
+        ("property none", "no property none"),
+        ("ldb get", "Usage"),
+    ],
+)
+def test_mistakes(directory, command, message):
+    status, out, err = shell(directory, command)
+    assert status == 1 and message in err, err
 
 
 def test_explain(directory):

@@ -111,13 +111,15 @@ _R = _TypeVar("_R")
 
 
 class Option(_NamedTuple):
-    """What an option is."""
+    """The description of an option."""
 
+    #: RocksDB's name, the keyword argument.
     name: str
     #: The part of RocksDB's options to which it belongs, such as `DBOptions` or `CFOptions`.
     section: str
     #: The type of its value.
     kind: str
+    #: The default, as text that the option accepts.
     default: str
     #: Unit, range and special values.
     range: str
@@ -134,10 +136,12 @@ def options() -> list[Option]:
 def transact(
     db: Db, body: _Callable[[Transaction], _R], *, attempts: int = 10, sync: bool = False
 ) -> _R:
-    """Runs `body` in a transaction and commits it; repeats both after a conflict.
+    """Runs `body` in a transaction, commits it and returns what `body` returned.
 
-    `body` may run several times, so it should have no effects outside the transaction. The error of
-    the last attempt is raised.
+    After a conflict (`Busy`, `Expired`, `TimedOut`, `TryAgain`) it pauses for a random time and
+    repeats both, up to `attempts` times in all; then it raises the error of the last attempt.
+    `body` may run several times, so it should have no effects outside the transaction. With `sync`
+    the commit survives a power cut.
     """
     pause = 0.001
     for attempt in range(1, attempts + 1):

@@ -1,4 +1,5 @@
 from collections.abc import (
+    Callable,
     Generator,
     ItemsView,
     Iterable,
@@ -10,7 +11,6 @@ from collections.abc import (
 from os import PathLike
 from types import TracebackType
 from typing import Any, Generic, TypeVar, final, overload
-from collections.abc import Callable
 
 from typing_extensions import Buffer, Self
 
@@ -375,7 +375,7 @@ def repair(path: _Path) -> str: ...
 def option_table() -> list[tuple[str, str, str, str, str, bool, str]]: ...
 def close_all() -> None: ...
 def after_fork_in_child() -> None: ...
-def ldb(words: list[str]) -> None: ...
+def ldb(words: list[str]) -> bool: ...
 def columns(
     family: Family,
     start: Buffer | None,

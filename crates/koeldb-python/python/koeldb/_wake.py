@@ -1,4 +1,4 @@
-"""What the engine calls when a future is ready."""
+"""The callback with which the engine wakes a task of asyncio."""
 
 import asyncio
 

@@ -20,17 +20,20 @@ _Array = npt.NDArray[Any]
 
 
 def _bytes(array: _Array) -> memoryview:
-    """The memory of a contiguous array."""
+    """Returns the memory of a contiguous array."""
     return array.reshape(-1).view(np.uint8).data
 
 
 def _column(array: _Array, name: str) -> tuple[memoryview, int]:
-    """The bytes of an array, and the number of them in a row."""
+    """Returns the bytes of an array, and their number per row; `name` is for errors."""
     if not isinstance(array, np.ndarray):
         # A list of byte strings would be padded to the longest.
         raise TypeError(f"{name} must be an array, not {type(array).__name__}")
     if array.ndim == 0 or array.dtype.hasobject or array.dtype.kind == "U":
-        raise ValueError(f"{name} must be an array of rows of a fixed size, and no text")
+        raise ValueError(
+            f"{name} must be an array of rows of bytes or numbers, such as S16, "
+            f"not of {array.ndim} dimensions and the type {array.dtype}"
+        )
     array = np.ascontiguousarray(array)
     width = array.itemsize
     for length in array.shape[1:]:
@@ -43,7 +46,10 @@ def _column(array: _Array, name: str) -> tuple[memoryview, int]:
 def put(
     db: Family, keys: _Array, values: _Array, *, sync: bool = False, disable_wal: bool = False
 ) -> int:
-    """Sets the values of keys in one batch, all or none; returns their number."""
+    """Sets the values of keys in one batch, all or none; returns the number of keys.
+
+    `sync` and `disable_wal` are those of `Db.put`.
+    """
     key_bytes, key_width = _column(keys, "keys")
     value_bytes, value_width = _column(values, "values")
     return _native.put_columns(
@@ -70,7 +76,10 @@ def multi_get_into(db: Family, keys: _Array, out: _Array, mask: _Array) -> int:
 def multi_get(
     db: Family, keys: _Array, dtype: npt.DTypeLike
 ) -> tuple[_Array, npt.NDArray[np.bool_]]:
-    """Returns the values of keys as an array of `dtype`, zero if absent, and whether each exists."""
+    """Returns the values of keys as an array of `dtype`, and whether each key exists.
+
+    The value of a key that does not exist is zero.
+    """
     out = np.zeros(len(keys), dtype)
     mask = np.zeros(len(keys), np.bool_)
     multi_get_into(db, keys, out, mask)
@@ -90,14 +99,19 @@ def scan(
 ) -> Iterator[tuple[_Array, _Array]]:
     """Iterates over a range in pairs of arrays, keys and values, of up to `rows` rows.
 
-    The arrays are read-only views of the memory that the scan filled. An entry whose length differs
-    from that of its type raises a `ValueError`.
+    `key` and `value` are the types of a row; a key or value of another length raises `ValueError`.
+    The range is that of `Db.items`. The arrays are read-only views of the memory that the scan
+    filled.
     """
     key_type, value_type = np.dtype(key), np.dtype(value)
     for _, keys, values in _native.columns(db, start, stop, prefix, reverse, rows):
         for name, (offsets, _), kind in (("key", keys, key_type), ("value", values, value_type)):
-            if (np.diff(np.frombuffer(memoryview(offsets), np.int64)) != kind.itemsize).any():
-                raise ValueError(f"not every {name} has {kind.itemsize} bytes")
+            lengths = np.diff(np.frombuffer(memoryview(offsets), np.int64))
+            wrong = lengths[lengths != kind.itemsize]
+            if len(wrong):
+                raise ValueError(
+                    f"a {name} has {wrong[0]} bytes, but the type {kind} has {kind.itemsize}"
+                )
         yield (
             np.frombuffer(memoryview(keys[1]), key_type),
             np.frombuffer(memoryview(values[1]), value_type),

@@ -20,6 +20,7 @@ SCHEMA = pa.schema(
 
 
 def _binary(count: int, column: tuple[Memory, Memory], valid: Memory | None = None) -> Any:
+    """Returns an array of `count` strings in a column's offsets and bytes; null if not `valid`."""
     buffers = [
         None if valid is None else pa.py_buffer(valid),
         pa.py_buffer(column[0]),
@@ -29,12 +30,14 @@ def _binary(count: int, column: tuple[Memory, Memory], valid: Memory | None = No
 
 
 def _column(array: Any) -> tuple[Any, Any]:
-    """The bytes and offsets, or the width, of an array or chunked array of bytes or text."""
+    """Returns the bytes of an array or chunked array, and their offsets or width."""
+    if not isinstance(array, (pa.Array, pa.ChunkedArray)):
+        raise TypeError(f"keys and values must be pyarrow arrays, not {type(array).__name__}")
     if array.null_count:
         raise ValueError("keys and values must not be null")
     if isinstance(array, pa.ChunkedArray):
         if not pa.types.is_fixed_size_binary(array.type):
-            # The chunks may have more bytes than offsets of 32 bits reach.
+            # Together the chunks may have more bytes than offsets of 32 bits can address.
             array = array.cast(pa.large_binary())
         array = array.combine_chunks()
     if pa.types.is_fixed_size_binary(array.type):
@@ -57,7 +60,7 @@ def scan(
     reverse: bool = False,
     rows: int = 65536,
 ) -> Iterator[Any]:
-    """Iterates over a range in record batches of up to `rows` rows.
+    """Iterates over a range, that of `Db.items`, in record batches of up to `rows` rows.
 
     `pyarrow.Table.from_batches(scan(db), SCHEMA)` makes a table of them.
     `pyarrow.RecordBatchReader.from_batches(SCHEMA, scan(db))` lets other libraries read them one by
@@ -68,15 +71,15 @@ def scan(
 
 
 def multi_get(db: Family, keys: Any) -> Any:
-    """Returns the values of an array of keys as an array, null for those that do not exist."""
+    """Returns the values of an array of keys as an array, null for keys that do not exist."""
     count, valid, values = _native.multi_get_column(db, *_column(keys))
     return _binary(count, values, valid)
 
 
 def put(db: Family, batch: Any, *, sync: bool = False, disable_wal: bool = False) -> int:
-    """Sets the column `value` of the column `key` of a record batch or table, in one batch.
+    """Writes the columns `key` and `value` of a record batch or table in one batch, all or none.
 
-    Returns the number of rows.
+    Returns the number of rows. `sync` and `disable_wal` are those of `Db.put`.
     """
     keys, values = batch.column("key"), batch.column("value")
     return _native.put_columns(db, *_column(keys), *_column(values), sync, disable_wal)

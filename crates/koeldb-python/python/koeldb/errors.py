@@ -1,4 +1,4 @@
-"""Exceptions. Each is an `Error`; the class says the kind, as RocksDB's status codes do."""
+"""Exceptions of the engine: `Error`, and a subclass for each of RocksDB's status codes."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import os
 
 
 class Error(Exception):
-    """A failed call: what was wrong, where, and what to do."""
+    """A failed call of the engine. Its text says what was wrong, where, and what to do."""
 
     #: The file that was read or written, if there is one.
     file: str | os.PathLike[str] | None
     #: The offset in that file, in bytes.
     offset: int | None
-    #: What a person can do about it.
+    #: What a person can do about it; the text includes it.
     advice: str | None
     #: Whether the same call may succeed when it is repeated.
     is_retryable: bool
-    #: Of a failed write: `NotApplied`, or `Indeterminate` if the next open may show it.
+    #: Whether a failed write took effect: `NotApplied`, or `Indeterminate` if the next open of the
+    #: database may show it. `None` for other calls.
     outcome: str | None
 
     def __init__(
@@ -48,7 +49,7 @@ class Corruption(Error):
 
 
 class NotSupported(Error):
-    """The request is understood, and not supported."""
+    """The call, an option or the format of a file is not supported."""
 
 
 class InvalidArgument(Error, ValueError):
@@ -68,11 +69,14 @@ class IoError(Error, OSError):
 
 
 class MergeInProgress(Error):
-    """A read needs merge operands, and no merge operator is configured."""
+    """RocksDB's status code of this name, which no call raises.
+
+    A read that needs a merge operator where none is set raises `NotSupported`.
+    """
 
 
 class Incomplete(Error):
-    """The answer is not available under the given restrictions."""
+    """A read could not finish under its restrictions, such as a read of memory alone."""
 
 
 class Closed(Error):
@@ -99,7 +103,7 @@ class Expired(Error):
 
 
 class TryAgain(Error):
-    """A conflict could not be excluded; a repetition of the operation may succeed."""
+    """The history in memory is too short to exclude a conflict: repeat the transaction."""
 
 
 class FamilyDropped(Error):
@@ -107,7 +111,7 @@ class FamilyDropped(Error):
 
 
 class MemoryLimit(Error, MemoryError):
-    """A limit of memory was reached."""
+    """An operation would exceed a limit of memory."""
 
 
 class NotFound(Error):

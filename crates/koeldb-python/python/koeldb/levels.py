@@ -1,4 +1,4 @@
-"""What notebooks show of a database: a table of its levels, and a picture of them."""
+"""The sizes of levels, and how a notebook shows a database: as a table and a picture of them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from ._native import Db, Family
 class Level(NamedTuple):
     """A level of a column family."""
 
+    #: The number of the level, from 0.
     level: int
+    #: The number of its files.
     files: int
-    #: The size of its files.
+    #: The size of its files in bytes.
     bytes: int
 
 
@@ -32,7 +34,7 @@ def levels(family: Family) -> list[Level]:
 
 
 def size(count: float) -> str:
-    """Writes a number of bytes."""
+    """Returns a number of bytes as text, with a unit."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -41,7 +43,7 @@ def size(count: float) -> str:
 
 
 def picture(found: list[Level]) -> str:
-    """Draws a bar for each level, as wide as its share of the largest."""
+    """Returns an SVG with a bar for each level, proportional to its size."""
     largest = max((level.bytes for level in found), default=0)
     bars = []
     for row, level in enumerate(found):
@@ -62,7 +64,7 @@ def picture(found: list[Level]) -> str:
 
 
 def described(found: list[Level]) -> str:
-    """The table of the levels, and beside it their picture."""
+    """Returns HTML of the table of the levels, and beside it their picture."""
     if not any(level.files for level in found):
         return "<p>It has no files.</p>"
     right = 'style="text-align: right"'
@@ -79,7 +81,7 @@ def described(found: list[Level]) -> str:
 
 
 def html(db: Db) -> str:
-    """Describes a database for a notebook."""
+    """Returns HTML of the levels of each column family of a database."""
     parts = [f"<p><b>koeldb.Db</b> <code>{escape(str(db.path))}</code></p>"]
     for name in db.families():
         family = db.family(name)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 import cmd
 import io
+import json
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from . import Db, Error, Family, NotSupported, __version__, list_families
 from ._native import ldb
 from .levels import levels, size
+from .words import parse, show, show_word, split
 
 #: Properties that the shell completes; any other may be named as well.
 PROPERTIES = [
@@ -33,44 +35,8 @@ PROPERTIES = [
 ]
 
 
-def parse(word: str) -> bytes:
-    """Reads a key or value: text with the escapes of Python, or hexadecimal after 0x."""
-    if word[:2] in ("0x", "0X"):
-        return bytes.fromhex(word[2:])
-    data = word.encode("utf-8", "surrogateescape")
-    return data.decode("unicode_escape").encode("latin-1") if "\\" in word else data
-
-
-def show(data: bytes) -> str:
-    """Writes a key or value: text where it is printable, with escapes elsewhere."""
-    try:
-        shown = data.decode()
-        is_plain = shown.isprintable() and "\\" not in shown
-    except UnicodeDecodeError:
-        is_plain = False
-    if not is_plain:
-        shown = "".join(
-            chr(byte) if 32 <= byte < 127 and byte != 92 else f"\\x{byte:02x}" for byte in data
-        )
-    # It would be read as hexadecimal.
-    return "\\x30" + shown[1:] if shown[:2] in ("0x", "0X") else shown
-
-
-def show_word(data: bytes) -> str:
-    """Writes a key as a word of a command."""
-    word = show(data).replace('"', "\\x22").replace("'", "\\x27")
-    return f'"{word}"' if not word or " " in word else word
-
-
-def split(line: str) -> list[str]:
-    """Divides a line into words, some in quotes. Backslashes stay for `parse`."""
-    words = shlex.shlex(line, posix=True)
-    words.whitespace_split, words.commenters, words.escape = True, "", ""
-    return list(words)
-
-
 def typed_word(line: str, end: int) -> str:
-    """The word that is completed: readline's begins after the last hyphen, slash or backslash."""
+    """Returns the word to complete; readline's begins after the last hyphen, slash or backslash."""
     return line[:end].rsplit(" ", 1)[-1]
 
 
@@ -102,35 +68,59 @@ READING = {
 }
 
 
+#: The entries that `scan` and `prefix` print for a person.
+ENTRIES_MAX = 100
+
+KEYS_HELP = """
+Keys and values are text with escapes such as \\x00, or 0x followed by hexadecimal digits.
+Quotes enclose a word that has spaces. The tab key completes commands, keys and names."""
+
+
+class Usage(Exception):
+    """A command that has too few or too many words."""
+
+
+def complain(error: Error) -> None:
+    """Prints an error of the engine, and what to do about it."""
+    print(error, file=sys.stderr)
+    if error.advice and error.advice not in str(error):
+        print(error.advice, file=sys.stderr)
+
+
 class Shell(cmd.Cmd):
-    """Commands on a database.
+    """Commands on a database: a method `do_NAME` for each, whose docstring is its help."""
 
-    Keys and values are text with escapes such as \\x00, or 0x followed by hexadecimal digits.
-    """
-
-    doc_header = "Commands (help NAME describes one):"
-
-    def __init__(self, db: Db) -> None:
+    def __init__(self, db: Db, *, is_writable: bool = True, is_json: bool = False) -> None:
         super().__init__()
         self.db = db
+        self.is_writable = is_writable
+        self.is_json = is_json
         self.has_failed = False
         self.family: Family = db
         self.use("default")
 
     def use(self, name: str) -> None:
-        self.family = self.db.family(name)
+        """Makes a column family the one that commands read and write."""
+        try:
+            self.family = self.db.family(name)
+        except KeyError:
+            raise ValueError(
+                f"there is no column family {name}; the command families lists them"
+            ) from None
         where = os.path.basename(os.path.normpath(self.db.path))
         self.prompt = f"{where}> " if name == "default" else f"{where}/{name}> "
 
     def onecmd(self, line: str) -> bool:
+        """Runs a command; an error is printed. Returns whether the shell ends."""
         try:
             return bool(super().onecmd(line))
         except BrokenPipeError:
             raise
         except Error as error:
-            print(f"{error.kind}: {error}", file=sys.stderr)
-        except KeyError as error:
-            print(f"there is no {error.args[0]!r}", file=sys.stderr)
+            complain(error)
+        except Usage:
+            described = "".join(self._described(self.parseline(line)[0] or ""))
+            print(f"usage: {described}", file=sys.stderr)
         except (ValueError, TypeError) as error:
             print(error, file=sys.stderr)
         except KeyboardInterrupt:
@@ -144,16 +134,58 @@ class Shell(cmd.Cmd):
             raise SystemExit(0)
         raise ValueError(f"there is no command {line.split()[0]}; help lists them")
 
+    def _described(self, name: str) -> tuple[str, str, str]:
+        """Returns the usage of a command, a colon, and what it does."""
+        command = getattr(self, f"do_{name}", None)
+        if command is None:
+            self.default(name)
+        return str(command.__doc__).partition(": ")
+
+    def do_help(self, line: str) -> None:
+        """help [COMMAND]: describes the commands, or one of them."""
+        if line:
+            print("".join(self._described(line)))
+            return
+        names = {name[3:] for name in self.get_names() if name.startswith("do_")}
+        for usage, _, text in sorted(map(self._described, names - {"quit"})):
+            print(f"{usage:24}{text}")
+        print(KEYS_HELP)
+
     def emptyline(self) -> bool:
         return False
 
-    def _words(self, line: str, least: int, most: int, usage: str) -> list[bytes]:
+    def _words(self, line: str, least: int, most: int) -> list[bytes]:
+        """Returns the keys and values that follow a command."""
         words = [parse(word) for word in split(line)]
         if not least <= len(words) <= most:
-            raise ValueError(f"usage: {usage}")
+            raise Usage
         return words
 
+    def _check_writable(self) -> None:
+        if not self.is_writable:
+            raise ValueError("the database was opened read-only: start the shell with --write")
+
+    def _answer(self, text: str, **fields: object) -> None:
+        """Prints a result, as text or as a JSON object."""
+        print(json.dumps(fields) if self.is_json else text)
+
+    def _answer_entries(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
+        """Prints keys and values: all as JSON, the first of them as text."""
+        rest = iter(entries)
+        for key, value in rest if self.is_json else islice(rest, ENTRIES_MAX):
+            self._answer(f"{show_word(key)} => {show(value)}", key=key.hex(), value=value.hex())
+        if next(rest, None) is not None:
+            print(f"... more: these are the first {ENTRIES_MAX}")
+
+    def _ldb(self, words: list[str]) -> None:
+        """Runs a command of ldb, which prints its results and errors."""
+        sys.stdout.flush()
+        json_flag = ["--json"] if self.is_json else []
+        if not ldb([f"--db={self.db.path}", *json_flag, *words]):
+            self.has_failed = True
+
     def _keys(self, text: str, typed: str) -> list[str]:
+        """Returns completions of a key: the ends of up to 20 keys, from where `text` begins."""
         try:
             prefix = parse(typed)
         except ValueError:
@@ -163,96 +195,95 @@ class Shell(cmd.Cmd):
 
     def do_get(self, line: str) -> None:
         """get KEY: prints the value of a key."""
-        (key,) = self._words(line, 1, 1, "get KEY")
+        (key,) = self._words(line, 1, 1)
         value = self.family.get(key)
-        print("there is no such key" if value is None else show(value))
+        if value is None:
+            text = f"there is no key {show_word(key)} in the column family {self.family.name}"
+            self._answer(text, key=key.hex(), found=False)
+        else:
+            self._answer(show(value), key=key.hex(), found=True, value=value.hex())
 
     def do_put(self, line: str) -> None:
-        """put KEY VALUE: sets the value of a key."""
-        key, value = self._words(line, 2, 2, "put KEY VALUE")
+        """put KEY VALUE: sets the value of a key (needs --write)."""
+        key, value = self._words(line, 2, 2)
+        self._check_writable()
         self.family.put(key, value)
 
     def do_delete(self, line: str) -> None:
-        """delete KEY: removes a key."""
-        (key,) = self._words(line, 1, 1, "delete KEY")
+        """delete KEY: removes a key (needs --write)."""
+        (key,) = self._words(line, 1, 1)
+        self._check_writable()
         self.family.delete(key)
 
     def do_scan(self, line: str) -> None:
-        """scan [START [STOP]]: prints up to 100 keys and values, from START to STOP (excluded)."""
-        bounds = self._words(line, 0, 2, "scan [START [STOP]]")
-        found = self.family.items(*bounds)
-        self._print(found)
+        """scan [START [STOP]]: prints the first 100 keys and values of a range (without STOP)."""
+        bounds = self._words(line, 0, 2)
+        self._answer_entries(self.family.items(*bounds))
 
     def do_prefix(self, line: str) -> None:
-        """prefix PREFIX: prints up to 100 keys with a prefix, and their values."""
-        (prefix,) = self._words(line, 1, 1, "prefix PREFIX")
-        self._print(self.family.items(prefix=prefix))
-
-    def _print(self, found: object, most: int = 100) -> None:
-        entries = iter(found)  # type: ignore[call-overload]
-        for key, value in islice(entries, most):
-            print(f"{show_word(key)} => {show(value)}")
-        if next(entries, None) is not None:
-            print(f"... more: these are the first {most}")
+        """prefix PREFIX: prints the first 100 keys with a prefix, and their values."""
+        (prefix,) = self._words(line, 1, 1)
+        self._answer_entries(self.family.items(prefix=prefix))
 
     def do_count(self, line: str) -> None:
-        """count [START [STOP]]: counts keys."""
-        print(len(self.family.keys(*self._words(line, 0, 2, "count [START [STOP]]"))))
+        """count [START [STOP]]: counts the keys from START to STOP (excluded) by a scan."""
+        keys = len(self.family.keys(*self._words(line, 0, 2)))
+        self._answer(str(keys), keys=keys)
 
     def do_families(self, line: str) -> None:
-        """families: lists the column families."""
+        """families: lists the column families, with estimates of their numbers of keys."""
         for name in self.db.families():
-            keys = self.db.family(name).int_property("rocksdb.estimate-num-keys")
-            print(f"{name}  about {keys:,} keys")
+            keys = self.db.family(name).int_property("rocksdb.estimate-num-keys") or 0
+            self._answer(f"{name}  about {keys:,} keys", family=name, estimated_keys=keys)
 
     def do_use(self, line: str) -> None:
-        """use FAMILY: makes a column family the one of the other commands."""
+        """use [FAMILY]: selects the column family of the other commands; default without a name."""
         self.use(line.strip() or "default")
 
     def do_property(self, line: str) -> None:
         """property NAME: prints a property, such as rocksdb.stats."""
-        value = self.family.property(line.strip())
-        print("there is no such property" if value is None else value)
+        name = line.strip()
+        if not name:
+            raise Usage
+        value = self.family.property(name)
+        if value is None:
+            raise ValueError(f"there is no property {name}; the tab key completes common ones")
+        self._answer(value, property=name, value=value)
 
     def do_levels(self, line: str) -> None:
-        """levels: lists the levels and their files."""
+        """levels: lists the levels, with the numbers and sizes of their files."""
         found = levels(self.family)
         largest = max((level.bytes for level in found), default=0) or 1
         for level in found:
             bar = "█" * round(40 * level.bytes / largest)
-            print(f"L{level.level}  {level.files:5} files  {size(level.bytes):>10}  {bar}")
+            self._answer(
+                f"L{level.level}  {level.files:5} files  {size(level.bytes):>10}  {bar}",
+                **level._asdict(),
+            )
 
     def do_stats(self, line: str) -> None:
         """stats: prints the statistics of the database."""
-        print(self.db.stats())
+        stats = self.db.stats()
+        self._answer(stats, property="rocksdb.stats", value=stats)
 
     def do_explain(self, line: str) -> None:
         """explain KEY: prints the memtables, files and filters that a read of a key consults."""
-        (key,) = self._words(line, 1, 1, "explain KEY")
-        sys.stdout.flush()
-        ldb(
-            [
-                f"--db={self.db.path}",
-                f"--column_family={self.family.name}",
-                "--key_hex",
-                "explain_get",
-                "0x" + key.hex(),
-            ]
-        )
+        (key,) = self._words(line, 1, 1)
+        family = f"--column_family={self.family.name}"
+        self._ldb([family, "--key_hex", "explain_get", "0x" + key.hex()])
 
     def do_ldb(self, line: str) -> None:
-        """ldb COMMAND ...: runs a read-only command of ldb, such as manifest_dump (ldb --help)."""
-        words = shlex.split(line)
+        """ldb COMMAND ...: runs a command of ldb that only reads, such as manifest_dump."""
+        words = shlex.split(line) or ["--help"]
         command = next((word for word in words if not word.startswith("-")), "help")
         if command not in READING or any(word.startswith("--leader_path") for word in words):
             raise ValueError(
                 f"{command} is not among the commands that only read: {', '.join(sorted(READING))}"
             )
-        sys.stdout.flush()
-        ldb([f"--db={self.db.path}", *words])
+        self._ldb(words)
 
     def do_exit(self, line: str) -> bool:
-        """exit: closes the database."""
+        """exit: closes the database and ends the shell, as do quit and the end of the input."""
         return True
 
     do_quit = do_exit
@@ -272,7 +303,10 @@ class Shell(cmd.Cmd):
 
 
 def open_directory(directory: str, *, read_only: bool) -> Db:
-    """Opens a database with its own options, without plug-ins that only its program has."""
+    """Opens a database with the options of its newest OPTIONS file.
+
+    Plug-ins that are not built in, such as the merge operator of a program, are left out.
+    """
 
     def attempt(is_lenient: bool) -> Db:
         return Db(
@@ -287,49 +321,67 @@ def open_directory(directory: str, *, read_only: bool) -> Db:
         return attempt(False)
     except NotSupported as error:
         db = attempt(True)
-        print(f"opened without a plug-in of the program: {error}", file=sys.stderr)
+        print(f"opened without plug-ins that only the program has: {error}", file=sys.stderr)
         return db
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the shell, and returns the status of its process."""
+def command_line() -> argparse.ArgumentParser:
+    """Returns the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m koeldb",
-        description="Looks at a directory of KoelDB or RocksDB: keys, values, properties, levels.",
-        epilog="Without --write the shell changes nothing in the directory, "
-        "and another process may have it open.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Looks at a directory of KoelDB or RocksDB: keys, values, properties, levels.\n"
+        "Without --write it changes nothing there, and another process may have it open.",
+        epilog="""\
+examples:
+  python -m koeldb birds.db                            a prompt; help lists the commands
+  python -m koeldb birds.db -c help                    the commands
+  python -m koeldb birds.db -c 'scan k l' -c levels
+  python -m koeldb birds.db --json -c scan             one object per line
+  python -m koeldb birds.db --write -c 'put koel Eudynamys'
+
+The status is 1 if a command failed or the directory cannot be opened, and 2 for wrong arguments.
+""",
     )
     parser.add_argument("directory", help="the directory of the database")
     parser.add_argument(
         "-c",
         "--command",
         action="append",
-        help="a command to run instead of a prompt; may be repeated",
+        help="run this command instead of a prompt; may be repeated",
     )
-    parser.add_argument("--write", action="store_true", help="open it for writing")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print JSON, one object per line, keys and values in hexadecimal",
+    )
+    parser.add_argument("--write", action="store_true", help="open the database for writing")
     parser.add_argument("--version", action="version", version=__version__)
-    given = parser.parse_args(arguments)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the shell, and returns the status of its process."""
+    given = command_line().parse_args(arguments)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # Keys may have letters that the terminal has not.
+            # Keys may have letters that the terminal's encoding lacks.
             stream.reconfigure(errors="backslashreplace")
     try:
         names = list_families(given.directory)
         db = open_directory(given.directory, read_only=not given.write)
     except Error as error:
-        print(error, file=sys.stderr)
-        if error.advice and error.advice not in str(error):
-            print(error.advice, file=sys.stderr)
+        complain(error)
         return 1
     with db:
-        shell = Shell(db)
+        shell = Shell(db, is_writable=given.write, is_json=given.json)
         mode = "for writing" if given.write else "read-only"
         intro = (
-            f"{os.fspath(db.path)}, {mode}, {len(names)} column families. help lists the commands."
+            f"{os.fspath(db.path)}, {mode}; column families: {len(names)}. help lists the commands."
         )
         try:
             if given.command:
-                # The first that is true is exit.
+                # Those after an exit are not run.
                 any(shell.onecmd(command) for command in given.command)
                 sys.stdout.flush()
                 return int(shell.has_failed)
