@@ -1,54 +1,133 @@
 //! The class `Batch`: writes that take effect together or not at all.
 
-use koeldb::{ColumnFamily, WriteBatch};
+use koeldb::{ColumnFamily, WriteBatch, WriteOptions};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::arguments::bytes;
-use crate::calls::{Guard, Guarded, detached};
-use crate::failure::Outcome;
+use crate::calls::{Guarded, detached};
+use crate::failure::{Failure, Outcome};
 use crate::family::{Family, Plugins};
 use crate::process::Held;
 use crate::settings::write_options;
+use crate::tables::columns_of;
 
 /// Writes to any column families of a database, which take effect together: all or none.
 ///
 /// `write` does them, as does the end of a `with` block; an exception in the block discards them.
-/// A write is to the default column family, or to the argument `family`.
+/// A write is to the default column family, or to the argument `family`. `Batch()` belongs to no
+/// database: `Db.write` does its writes.
 #[pyclass(module = "koeldb", frozen)]
 pub(crate) struct Batch {
-    db: Held<koeldb::Db>,
+    /// `None` for a batch that `Db.write` gets.
+    db: Option<Held<koeldb::Db>>,
     sync: bool,
     disable_wal: bool,
-    batch: Guarded<WriteBatch>,
-    plugins: Plugins,
+    writes: Guarded<Writes>,
+}
+
+/// The writes of a batch.
+struct Writes {
+    batch: WriteBatch,
+    /// What the families of the database share; `None` before a write to a family that is named.
+    plugins: Option<Plugins>,
 }
 
 impl Batch {
     pub(crate) fn new(db: koeldb::Db, plugins: Plugins, sync: bool, disable_wal: bool) -> Self {
         Batch {
-            db: Held::new(db),
+            db: Some(Held::new(db)),
             sync,
             disable_wal,
-            batch: Guarded::new(WriteBatch::new()),
-            plugins,
+            writes: Guarded::new(Writes {
+                batch: WriteBatch::new(),
+                plugins: Some(plugins),
+            }),
         }
     }
 
-    fn lock(&self, py: Python<'_>) -> Outcome<Guard<'_, WriteBatch>> {
-        self.batch.lock(py)
+    /// Adds a write to a column family, by default the database's default one.
+    fn add(
+        &self,
+        py: Python<'_>,
+        family: Option<&Bound<'_, Family>>,
+        write: impl FnOnce(&mut WriteBatch, Option<&ColumnFamily>) -> koeldb::Result<()>,
+    ) -> Outcome<()> {
+        let mut writes = self.writes.lock(py)?;
+        let Some(family) = family.map(Bound::get) else {
+            return Ok(write(&mut writes.batch, None)?);
+        };
+        let plugins = writes
+            .plugins
+            .get_or_insert_with(|| family.plugins().clone());
+        let family = family.handle_of(plugins)?;
+        Ok(write(&mut writes.batch, Some(family))?)
     }
 
-    /// Returns the column family of a write.
-    fn family<'a>(&'a self, family: Option<&'a Bound<'_, Family>>) -> Outcome<&'a ColumnFamily> {
-        match family {
-            Some(family) => family.get().handle_of(&self.plugins),
-            None => Ok(self.db.get()?.default_cf()),
+    /// Discards the writes.
+    fn empty(&self, writes: &mut Writes) {
+        writes.batch.clear();
+        if self.db.is_none() {
+            writes.plugins = None;
         }
+    }
+
+    /// Does the writes in a database, all or none; the batch is empty then.
+    pub(crate) fn write_to(
+        &self,
+        py: Python<'_>,
+        db: &koeldb::Db,
+        plugins: &Plugins,
+        options: &WriteOptions,
+    ) -> Outcome<()> {
+        let mut writes = self.writes.lock(py)?;
+        if writes.plugins.as_ref().is_some_and(|own| !own.is(plugins)) {
+            let text = "the batch has writes to column families of another database";
+            return Err(koeldb::Error::invalid_argument(text).into());
+        }
+        let batch = &writes.batch;
+        detached(py, || db.write_opt(batch, options))?;
+        self.empty(&mut writes);
+        Ok(())
     }
 }
 
 #[pymethods]
 impl Batch {
+    /// Makes a batch that belongs to no database: `Db.write` writes it.
+    #[new]
+    fn alone() -> Self {
+        Batch {
+            db: None,
+            sync: false,
+            disable_wal: false,
+            writes: Guarded::new(Writes {
+                batch: WriteBatch::new(),
+                plugins: None,
+            }),
+        }
+    }
+
+    /// Sets the columns of a key, pairs of name and value or a mapping.
+    #[pyo3(signature = (key, columns, *, family = None))]
+    fn put_entity(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+        columns: &Bound<'_, PyAny>,
+        family: Option<&Bound<'_, Family>>,
+    ) -> Outcome<()> {
+        let columns = columns_of(columns)?;
+        let key = bytes(key)?;
+        self.add(py, family, |batch, family| {
+            match family {
+                Some(family) => batch.put_entity_cf(family, key.as_ref(), &columns)?,
+                None => batch.put_entity(key.as_ref(), &columns)?,
+            };
+            Ok(())
+        })
+    }
+
     /// Sets the value of a key.
     #[pyo3(signature = (key, value, *, family = None))]
     fn put(
@@ -59,12 +138,16 @@ impl Batch {
         family: Option<&Bound<'_, Family>>,
     ) -> Outcome<()> {
         let (key, value) = (bytes(key)?, bytes(value)?);
-        self.lock(py)?
-            .put_cf(self.family(family)?, key.as_ref(), value.as_ref());
-        Ok(())
+        self.add(py, family, |batch, family| {
+            match family {
+                Some(family) => batch.put_cf(family, key.as_ref(), value.as_ref()),
+                None => batch.put(key.as_ref(), value.as_ref()),
+            };
+            Ok(())
+        })
     }
 
-    /// Removes a key.
+    /// Removes a key, which need not exist.
     #[pyo3(signature = (key, *, family = None))]
     fn delete(
         &self,
@@ -73,8 +156,13 @@ impl Batch {
         family: Option<&Bound<'_, Family>>,
     ) -> Outcome<()> {
         let key = bytes(key)?;
-        self.lock(py)?.delete_cf(self.family(family)?, key.as_ref());
-        Ok(())
+        self.add(py, family, |batch, family| {
+            match family {
+                Some(family) => batch.delete_cf(family, key.as_ref()),
+                None => batch.delete(key.as_ref()),
+            };
+            Ok(())
+        })
     }
 
     /// Records an operand of the merge operator for a key.
@@ -87,9 +175,13 @@ impl Batch {
         family: Option<&Bound<'_, Family>>,
     ) -> Outcome<()> {
         let (key, operand) = (bytes(key)?, bytes(operand)?);
-        self.lock(py)?
-            .merge_cf(self.family(family)?, key.as_ref(), operand.as_ref());
-        Ok(())
+        self.add(py, family, |batch, family| {
+            match family {
+                Some(family) => batch.merge_cf(family, key.as_ref(), operand.as_ref()),
+                None => batch.merge(key.as_ref(), operand.as_ref()),
+            };
+            Ok(())
+        })
     }
 
     /// Removes all keys from `start` to `stop`, which is excluded.
@@ -102,32 +194,42 @@ impl Batch {
         family: Option<&Bound<'_, Family>>,
     ) -> Outcome<()> {
         let (start, stop) = (bytes(start)?, bytes(stop)?);
-        self.lock(py)?
-            .delete_range_cf(self.family(family)?, start.as_ref(), stop.as_ref());
-        Ok(())
+        self.add(py, family, |batch, family| {
+            match family {
+                Some(family) => batch.delete_range_cf(family, start.as_ref(), stop.as_ref()),
+                None => batch.delete_range(start.as_ref(), stop.as_ref()),
+            };
+            Ok(())
+        })
     }
 
     /// Discards the writes.
     fn clear(&self, py: Python<'_>) -> Outcome<()> {
-        self.lock(py)?.clear();
+        self.empty(&mut *self.writes.lock(py)?);
         Ok(())
     }
 
-    /// Does the writes, all or none, and empties the batch. After an error the batch has them still.
+    /// Does the writes, all or none, and empties the batch. After an error the batch still has
+    /// them.
     fn write(&self, py: Python<'_>) -> Outcome<()> {
-        let db = self.db.get()?;
-        let mut batch = self.lock(py)?;
+        let Some(db) = &self.db else {
+            return Err(Failure::Python(PyValueError::new_err(
+                "the batch belongs to no database: use Db.write(batch)",
+            )));
+        };
+        let db = db.get()?;
         let options = write_options(self.sync, self.disable_wal);
-        let writes = &*batch;
-        detached(py, || db.write_opt(writes, &options))?;
-        batch.clear();
+        let mut writes = self.writes.lock(py)?;
+        let batch = &writes.batch;
+        detached(py, || db.write_opt(batch, &options))?;
+        self.empty(&mut writes);
         Ok(())
     }
 
     /// The size of the encoded batch in bytes.
     #[getter]
     fn size(&self, py: Python<'_>) -> Outcome<usize> {
-        Ok(self.lock(py)?.size_in_bytes())
+        Ok(self.writes.lock(py)?.batch.size_in_bytes())
     }
 
     fn __setitem__(
@@ -145,7 +247,7 @@ impl Batch {
 
     /// The number of writes.
     fn __len__(&self, py: Python<'_>) -> Outcome<usize> {
-        Ok(self.lock(py)?.len())
+        Ok(self.writes.lock(py)?.batch.len())
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {

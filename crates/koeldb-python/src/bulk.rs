@@ -207,7 +207,7 @@ fn read(
     layout: &Bound<'_, PyAny>,
 ) -> Outcome<PinnedSlices> {
     let Column { bytes, layout } = Column::new(keys, layout)?;
-    // They may change while the lock is released.
+    // They may change while the GIL is released.
     let bytes = bytes.bytes().to_vec();
     let family = family.get().handle()?;
     detached(py, || {

@@ -19,6 +19,7 @@ use crate::failure::Outcome;
 use crate::family::{Family, Plugins};
 use crate::process::{self, Held};
 use crate::settings::{Given, refused, seconds, write_options};
+use crate::setup::{Settings, family_options};
 use crate::snapshot::Snapshot;
 use crate::transaction::Transaction;
 
@@ -28,8 +29,10 @@ use crate::transaction::Transaction;
 /// arguments with RocksDB's names; `koeldb.options()` describes them.
 ///
 /// - `create_if_missing` is on by default, unlike in RocksDB.
-/// - `families` maps names of column families to dictionaries of their own options, or `None`, and
-///   creates those that are missing. All other column families are opened with `options`.
+/// - `settings` are options as an object, which the keyword arguments change.
+/// - `families` maps names of column families to their own options, dictionaries or objects of
+///   `Settings`, or to `None`, and creates those that are missing. All other column families are
+///   opened with `options`.
 /// - `read_only` changes nothing in the directory, which another process may have open.
 /// - `secondary` is a directory for the LOG of a secondary instance: a read-only database that
 ///   follows a primary in another process by `catch_up`.
@@ -39,8 +42,8 @@ use crate::transaction::Transaction;
 ///   they name a merge operator, comparator or other plug-in that is not built in, unless
 ///   `ignore_unsupported_options` leaves those out.
 ///
-/// A `with` block closes the database. An unknown option raises `TypeError`; a directory that another
-/// process has open for writing raises `IoError`.
+/// A `with` block closes the database. An unknown option raises `TypeError`; a directory that
+/// another process has open for writing raises `IoError`.
 #[pyclass(module = "koeldb", extends = Family, frozen)]
 pub(crate) struct Db {
     db: Held<koeldb::Db>,
@@ -103,7 +106,8 @@ impl Drop for Db {
 impl Db {
     #[new]
     #[pyo3(signature = (path, *, read_only = false, secondary = None, ttl = None, locks = false,
-                        load_options = false, ignore_unsupported_options = false, families = None, create_if_missing = None, **options))]
+                        load_options = false, ignore_unsupported_options = false, settings = None, families = None,
+                        create_if_missing = None, **options))]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
     fn new(
         py: Python<'_>,
@@ -114,7 +118,8 @@ impl Db {
         locks: bool,
         load_options: bool,
         ignore_unsupported_options: bool,
-        families: Option<BTreeMap<String, Option<Bound<'_, PyDict>>>>,
+        settings: Option<&Bound<'_, Settings>>,
+        families: Option<BTreeMap<String, Option<Bound<'_, PyAny>>>>,
         create_if_missing: Option<bool>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> Outcome<PyClassInitializer<Self>> {
@@ -125,12 +130,19 @@ impl Db {
             )
             .into());
         }
-        let create = create_if_missing.unwrap_or(!read_only && secondary.is_none());
-        let given = Given::new(options)?;
-        let plugins = Plugins::default();
+        if load_options && settings.is_some() {
+            return Err(
+                PyValueError::new_err("load_options and settings exclude each other").into(),
+            );
+        }
+        let (given, plugins) = (Given::new(options)?, Plugins::default());
         given.note(&plugins);
-        let mut loaded = Vec::new();
-        let mut settings = Options::new();
+        let (has_own, mut loaded) = (settings.is_some(), Vec::new());
+        let mut settings = Settings::or_default(settings, &plugins)?;
+        let create = create_if_missing.unwrap_or(match has_own {
+            true => settings.get_create_if_missing(),
+            false => !read_only && secondary.is_none(),
+        });
         if load_options {
             let mut config = ConfigOptions::new();
             config.set_ignore_unsupported_options(ignore_unsupported_options);
@@ -142,17 +154,15 @@ impl Db {
         if locks {
             settings.set_transactions(&TransactionDbOptions::new());
         }
-        if families.is_some() && create {
+        if families.is_some() && create && !has_own {
             settings.create_missing_column_families(true);
         }
         let others = ColumnFamilyOptions::from(&settings);
         loaded.retain(|(name, _)| name != "default");
         for (name, options) in families.into_iter().flatten() {
-            let given = Given::new(options.as_ref())?;
-            given.note(&plugins);
             let place = loaded.iter().position(|(other, _)| *other == name);
-            let mut own = place.map_or_else(Default::default, |place| loaded.swap_remove(place).1);
-            given.change_family(py, &mut own)?;
+            let base = place.map_or_else(Default::default, |place| loaded.swap_remove(place).1);
+            let own = family_options(py, options.as_ref(), base, &plugins)?;
             loaded.push((name, own));
         }
         let opening = Opening {
@@ -205,17 +215,18 @@ impl Db {
 
     /// Creates a column family; raises `InvalidArgument` if there is one of the name.
     ///
-    /// `options` are those of a column family, as in `Db`.
-    #[pyo3(signature = (name, **options))]
+    /// `settings` and `options` are those of a column family, as in `Db`.
+    #[pyo3(signature = (name, settings = None, **options))]
     fn create_family(
         slf: &Bound<'_, Self>,
         name: &str,
+        settings: Option<&Bound<'_, Settings>>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> Outcome<Family> {
         let (py, db) = (slf.py(), slf.get().db()?);
         let (given, plugins) = (Given::new(options)?, slf.as_super().get().plugins());
         given.note(plugins);
-        let mut options = ColumnFamilyOptions::new();
+        let mut options = ColumnFamilyOptions::from(&Settings::or_default(settings, plugins)?);
         given.change_family(py, &mut options)?;
         let family = detached(py, || db.create_cf(name, &options))?;
         Ok(Family::new(family, plugins.clone()))
@@ -248,6 +259,33 @@ impl Db {
             sync,
             disable_wal,
         ))
+    }
+
+    /// Does the writes of a batch, all or none; the batch is empty then.
+    #[pyo3(signature = (batch, *, sync = false, disable_wal = false))]
+    fn write(
+        slf: &Bound<'_, Self>,
+        batch: &Bound<'_, Batch>,
+        sync: bool,
+        disable_wal: bool,
+    ) -> Outcome<()> {
+        let (db, plugins) = (slf.get().db()?, slf.as_super().get().plugins());
+        let options = write_options(sync, disable_wal);
+        batch.get().write_to(slf.py(), db, plugins, &options)
+    }
+
+    /// Keeps flushes and compactions from starting, and waits for those that run. Flushes and
+    /// stalled writes then wait for `resume_background_work`, or the close.
+    fn pause_background_work(&self, py: Python<'_>) -> Outcome<()> {
+        let db = self.db()?;
+        outside("pause_background_work")?;
+        detached(py, || db.pause_background_work())
+    }
+
+    /// Ends a pause.
+    fn resume_background_work(&self, py: Python<'_>) -> Outcome<()> {
+        let db = self.db()?;
+        detached(py, || db.continue_background_work())
     }
 
     /// Begins a transaction.
@@ -297,13 +335,6 @@ impl Db {
         let db = self.db()?;
         detached(py, || db.create_checkpoint(path))?;
         Ok(())
-    }
-
-    /// Adds the entries of table files that were built outside the database to its default column
-    /// family, all or none (`ingest_external_file` of RocksDB).
-    fn ingest(&self, py: Python<'_>, files: Vec<PathBuf>) -> Outcome<()> {
-        let db = self.db()?;
-        detached(py, || db.ingest_external_file(&files))
     }
 
     /// The sequence number of the newest write.
@@ -431,18 +462,31 @@ pub(crate) fn ldb(py: Python<'_>, words: Vec<String>) -> Outcome<bool> {
     Ok(status == ExitCode::SUCCESS)
 }
 
-/// Removes a database and its files; raises `IoError` if it is open.
+/// Removes a database and its files, also those in other directories of `settings`; raises
+/// `IoError` if it is open.
 #[pyfunction]
-pub(crate) fn destroy(py: Python<'_>, path: PathBuf) -> Outcome<()> {
+#[pyo3(signature = (path, settings = None))]
+pub(crate) fn destroy(
+    py: Python<'_>,
+    path: PathBuf,
+    settings: Option<&Bound<'_, Settings>>,
+) -> Outcome<()> {
     process::check()?;
-    detached(py, || koeldb::Db::destroy(&Options::new(), path))
+    let options = Settings::or_default(settings, &Plugins::default())?;
+    detached(py, || koeldb::Db::destroy(&options, path))
 }
 
 /// Repairs a damaged database: rebuilds its MANIFEST from the tables and logs that can be read.
-/// Returns a report for a person. The database must not be open.
+/// Returns a report for a person. The database must not be open. `settings` have its comparator.
 #[pyfunction]
-pub(crate) fn repair(py: Python<'_>, path: PathBuf) -> Outcome<String> {
+#[pyo3(signature = (path, settings = None))]
+pub(crate) fn repair(
+    py: Python<'_>,
+    path: PathBuf,
+    settings: Option<&Bound<'_, Settings>>,
+) -> Outcome<String> {
     process::check()?;
-    let report = detached(py, || koeldb::Db::repair(&Options::new(), path))?;
+    let options = Settings::or_default(settings, &Plugins::default())?;
+    let report = detached(py, || koeldb::Db::repair(&options, path))?;
     Ok(format!("{report:?}"))
 }

@@ -3,12 +3,11 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use koeldb::{
-    ColumnFamily, CompactRangeOptions, ErrorKind, PinnedSlices, ReadOptions, ReadTier, WriteBatch,
-};
+use koeldb::{ColumnFamily, ErrorKind, PinnedSlices, ReadOptions, ReadTier, WriteBatch};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pyclass::CompareOp;
@@ -17,10 +16,14 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use crate::arguments::{Range, bytes, owned, stable};
 use crate::awaitable::Awaitable;
 use crate::calls::{detached, is_in_plug_in, outside};
+use crate::cursor::{Cursor, pairs};
 use crate::entries::{Items, Keys, Scan, Values, compare_mappings};
 use crate::failure::{Failure, Outcome, missing};
 use crate::process::Held;
-use crate::settings::{Given, optional, refused, scan_options, write_options};
+use crate::settings::{
+    Given, compact_options, ingest_options, optional, refused, scan_options, write_options,
+};
+use crate::tables::columns_of;
 use crate::view::Memory;
 
 /// The options of reads of the newest versions.
@@ -62,7 +65,12 @@ impl Plugins {
         self.0.has_plug_ins.store(true, Ordering::Relaxed);
     }
 
-    fn exist(&self) -> bool {
+    /// Whether both are those of one open database.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    pub(crate) fn exist(&self) -> bool {
         self.0.has_plug_ins.load(Ordering::Relaxed)
     }
 
@@ -113,7 +121,7 @@ impl Family {
 
     /// Returns the engine's column family, if it belongs to the database with these plug-ins.
     pub(crate) fn handle_of(&self, plugins: &Plugins) -> Outcome<&ColumnFamily> {
-        if !Arc::ptr_eq(&self.plugins.0, &plugins.0) {
+        if !self.plugins.is(plugins) {
             let text = "the column family belongs to another database";
             return Err(koeldb::Error::invalid_argument(text).into());
         }
@@ -183,6 +191,26 @@ impl Family {
     ) -> Outcome<Scan> {
         let options = scan_options(snapshot, options)?;
         Ok(Scan::new(self.handle()?, options, range?, reverse))
+    }
+
+    /// Returns a position of the range, or of the snapshot.
+    pub(crate) fn position(
+        &self,
+        py: Python<'_>,
+        snapshot: Option<&koeldb::Snapshot>,
+        start: Option<&Bound<'_, PyAny>>,
+        stop: Option<&Bound<'_, PyAny>>,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> Outcome<Cursor> {
+        let options = Held::new(scan_options(snapshot, options)?);
+        let (family, range) = (self.handle()?, Range::new(start, stop, None)?);
+        let options = options.get()?;
+        let cursor = detached(py, || {
+            let mut cursor = family.cursor_opt(options);
+            cursor.set_range(range);
+            Ok::<_, Infallible>(Held::new(cursor))
+        })?;
+        Ok(Cursor::new(cursor))
     }
 
     fn everything(&self, reverse: bool) -> Outcome<Scan> {
@@ -278,16 +306,62 @@ impl Family {
         Ok(self.handle()?.name().to_owned())
     }
 
-    /// Returns the value of a key, or `default` if the key does not exist.
-    #[pyo3(signature = (key, default = None))]
+    /// Returns the value of a key, or `default` if the key does not exist. `options` are those of
+    /// `items`.
+    #[pyo3(signature = (key, default = None, **options))]
     fn get<'py>(
         &self,
         py: Python<'py>,
         key: &Bound<'py, PyAny>,
         default: Option<Bound<'py, PyAny>>,
+        options: Option<&Bound<'py, PyDict>>,
     ) -> Outcome<Option<Bound<'py, PyAny>>> {
-        let found = self.value(py, key, &NEWEST)?;
+        let found = match options {
+            None => self.value(py, key, &NEWEST)?,
+            Some(_) => {
+                let reads = Reads::new(scan_options(None, options)?);
+                self.value(py, key, &reads)?
+            }
+        };
         Ok(found.map(Bound::into_any).or(default))
+    }
+
+    /// Returns the columns of a key as pairs of name and value, or `None`. Those of a plain value
+    /// are one of the empty name.
+    #[pyo3(signature = (key, **options))]
+    fn get_entity<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        options: Option<&Bound<'py, PyDict>>,
+    ) -> Outcome<Option<Bound<'py, PyList>>> {
+        let (family, key) = (self.handle()?, stable(key)?);
+        let options = scan_options(None, options)?;
+        let found = detached(py, || family.get_entity_opt(&key, &options))?;
+        found.map(|columns| pairs(py, &columns)).transpose()
+    }
+
+    /// Whether a key may have a value, without reading files: `False` is certain.
+    fn key_may_exist(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> Outcome<bool> {
+        let (family, key) = (self.handle()?, stable(key)?);
+        detached(py, || match family.get_opt(&key, &NEWEST.in_memory) {
+            Ok(found) => Ok(found.is_some()),
+            Err(error) if error.kind() == ErrorKind::ShutdownInProgress => Err(error),
+            // Its value is in a file, or cannot be read.
+            Err(_) => Ok(true),
+        })
+    }
+
+    /// Returns a position, which moves in both directions between `start` and `stop`.
+    #[pyo3(signature = (start = None, stop = None, **options))]
+    fn cursor(
+        &self,
+        py: Python<'_>,
+        start: Option<&Bound<'_, PyAny>>,
+        stop: Option<&Bound<'_, PyAny>>,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> Outcome<Cursor> {
+        self.position(py, None, start, stop, options)
     }
 
     /// Returns the value of a key without a copy, as a read-only `memoryview`; `None` if the key
@@ -316,13 +390,15 @@ impl Family {
 
     /// Returns the values of keys, in the order of the keys; `None` for those that do not exist.
     ///
-    /// Blocks that are not in memory are read concurrently.
+    /// Blocks that are not in memory are read concurrently. `options` are those of `items`.
+    #[pyo3(signature = (keys, **options))]
     fn multi_get<'py>(
         &self,
         py: Python<'py>,
         keys: &Bound<'py, PyAny>,
+        options: Option<&Bound<'py, PyDict>>,
     ) -> Outcome<Bound<'py, PyList>> {
-        answers(py, self, keys, &NEWEST.anywhere)
+        answers(py, self, keys, &scan_options(None, options)?)
     }
 
     /// Returns an awaitable of asyncio for the value of a key, or `None`; see `get`.
@@ -348,6 +424,23 @@ impl Family {
             let found = family.multi_get_async(&keys).await;
             Ok(Box::new(move |py: Python<'_>| Ok(listed(py, &found)?.into_any().unbind())) as _)
         }))
+    }
+
+    /// Sets the columns of a key, pairs of name and value or a mapping; see `put`.
+    ///
+    /// `get` returns the value of the column whose name is empty, or `b""`.
+    #[pyo3(signature = (key, columns, *, sync = false, disable_wal = false))]
+    fn put_entity(
+        &self,
+        py: Python<'_>,
+        key: &Bound<'_, PyAny>,
+        columns: &Bound<'_, PyAny>,
+        sync: bool,
+        disable_wal: bool,
+    ) -> Outcome<()> {
+        let (key, columns) = (stable(key)?, columns_of(columns)?);
+        let (family, options) = (self.handle()?, write_options(sync, disable_wal));
+        detached(py, || family.put_entity_opt(&key, &columns, &options))
     }
 
     /// Sets the value of a key.
@@ -616,8 +709,8 @@ impl Family {
         detached(py, || family.property_int_value(name))
     }
 
-    /// Returns the map of a property, such as `rocksdb.cfstats`; `None` if no property that is a map
-    /// has the name.
+    /// Returns the map of a property, such as `rocksdb.cfstats`; `None` if no property that is a
+    /// map has the name.
     fn property_map(
         &self,
         py: Python<'_>,
@@ -645,18 +738,56 @@ impl Family {
     }
 
     /// Compacts the keys from `start` to `stop`, which is excluded, or all, and waits for it.
-    #[pyo3(signature = (start = None, stop = None))]
+    ///
+    /// `options` are RocksDB's: `change_level`, `target_level`, `exclusive_manual_compaction` and
+    /// `bottommost_level_compaction`.
+    #[pyo3(signature = (start = None, stop = None, **options))]
     fn compact(
         &self,
         py: Python<'_>,
         start: Option<&Bound<'_, PyAny>>,
         stop: Option<&Bound<'_, PyAny>>,
+        options: Option<&Bound<'_, PyDict>>,
     ) -> Outcome<()> {
         outside("compact")?;
         let (family, range) = (self.handle()?, Range::new(start, stop, None)?);
-        detached(py, || {
-            family.compact_range_opt(range, &CompactRangeOptions::new())
-        })
+        let options = compact_options(options)?;
+        detached(py, || family.compact_range_opt(range, &options))
+    }
+
+    /// Adds tables that were built outside, all or none (`ingest_external_file`).
+    ///
+    /// `options` are RocksDB's, such as `move_files` and `allow_global_seqno`.
+    #[pyo3(signature = (files, **options))]
+    fn ingest(
+        &self,
+        py: Python<'_>,
+        files: Vec<PathBuf>,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> Outcome<()> {
+        let (family, options) = (self.handle()?, ingest_options(options)?);
+        outside("ingest")?;
+        detached(py, || family.ingest_external_file_opt(&files, &options))
+    }
+
+    /// Returns the tables: dictionaries of `name`, `family`, `level`, `size` in bytes, the first
+    /// and last key (`start_key`, `end_key`), and `num_entries` and `num_deletions`.
+    fn live_files<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyList>> {
+        let family = self.handle()?;
+        let list = PyList::empty(py);
+        for file in detached(py, || Ok::<_, Infallible>(family.live_files()))? {
+            let entry = PyDict::new(py);
+            entry.set_item("name", file.name)?;
+            entry.set_item("family", file.column_family)?;
+            entry.set_item("level", file.level)?;
+            entry.set_item("size", file.bytes)?;
+            entry.set_item("start_key", PyBytes::new(py, &file.smallest_key))?;
+            entry.set_item("end_key", PyBytes::new(py, &file.largest_key))?;
+            entry.set_item("num_entries", file.entries)?;
+            entry.set_item("num_deletions", file.deletions)?;
+            list.append(entry)?;
+        }
+        Ok(list)
     }
 
     fn __getitem__<'py>(

@@ -1,7 +1,7 @@
 //! Merge operators and comparators in Python.
 //!
 //! The engine calls them in its own threads, which take the GIL for it: they are slower than
-//! built-in ones, and a program that uses them must not hold the lock while it waits for the
+//! built-in ones, and a program that uses them must not hold the GIL while it waits for the
 //! engine, which no function of this module does.
 
 use std::cmp::Ordering;
@@ -18,8 +18,8 @@ use crate::calls::{is_interrupted, plug_in};
 ///
 /// `merge(key, existing, operands)` returns the new value; `existing` is `None` if the key has
 /// none, and `operands` is a list, the oldest first. `partial(key, operands)` returns one operand
-/// that stands for all, or `None`. The name is recorded in the tables and the OPTIONS file. An exception fails the
-/// read, and is the `__cause__` of its error.
+/// that stands for all, or `None`. The name is recorded in the tables and the OPTIONS file. An
+/// exception fails the read, and is the `__cause__` of its error.
 #[pyclass(module = "koeldb", frozen)]
 pub(crate) struct MergeOperator {
     name: String,

@@ -1,12 +1,16 @@
 //! Options by RocksDB's names, from keyword arguments.
 
-use koeldb::{ColumnFamilyOptions, ConfigOptions, Options, ReadOptions, Snapshot, WriteOptions};
+use koeldb::{
+    BottommostLevelCompaction, ColumnFamilyOptions, CompactRangeOptions, ConfigOptions,
+    IngestExternalFileOptions, Options, ReadOptions, ReadTier, Snapshot, WriteOptions,
+};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 
 use crate::failure::{Failure, Outcome};
 use crate::family::Plugins;
+use crate::order::{MaxLenPrefix, TypedOrder};
 use crate::plugins::{Comparator, MergeOperator};
 
 /// Options that are given as objects of this module.
@@ -16,6 +20,9 @@ pub(crate) struct Given {
     pub(crate) texts: Vec<(String, String)>,
     merge_operator: Option<Py<MergeOperator>>,
     comparator: Option<Py<Comparator>>,
+    /// Whether keys have RocksDict's order.
+    is_typed: bool,
+    prefix: Option<usize>,
 }
 
 /// The limit of nested options: a dictionary may contain itself.
@@ -101,10 +108,20 @@ impl Given {
                 expect(&name, "comparator")?;
                 given.comparator = Some(comparator.clone().unbind());
             } else {
-                given.texts.push((name.clone(), text(&name, &value, 0)?));
+                let text = text(&name, &value, 0)?;
+                given.add(name, text);
             }
         }
         Ok(given)
+    }
+
+    /// Adds an option by its text, which may be the name of an object of this module.
+    fn add(&mut self, name: String, text: String) {
+        match (&*name, MaxLenPrefix::parse(&text)) {
+            ("comparator", _) if text == TypedOrder::NAME => self.is_typed = true,
+            ("prefix_extractor", Some(prefix)) => self.prefix = Some(prefix.0),
+            _ => self.texts.push((name, text)),
+        }
     }
 
     /// Notes whether there are plug-ins in Python.
@@ -143,13 +160,30 @@ impl Given {
         if let Some(comparator) = &self.comparator {
             options.set_comparator(comparator.get().comparator(py));
         }
+        if self.is_typed {
+            options.set_comparator(TypedOrder);
+        }
+        if let Some(length) = self.prefix {
+            options.set_prefix_extractor(MaxLenPrefix(length));
+        }
     }
 
     /// Returns the names and texts for an open database, in which plug-ins cannot be changed.
     pub(crate) fn changes(self) -> Outcome<Vec<(String, String)>> {
-        if self.merge_operator.is_some() || self.comparator.is_some() {
-            let text = "a merge operator or comparator is fixed while the database is open: \
-                        close it and open it with the other one";
+        self.named(
+            "it is fixed while the database is open: close it and open it with the other one",
+        )
+    }
+
+    /// Returns the names and texts of options; fails with `reason` if there are objects.
+    pub(crate) fn named(self, reason: &str) -> Outcome<Vec<(String, String)>> {
+        let objects = [
+            ("merge_operator", self.merge_operator.is_some()),
+            ("comparator", self.comparator.is_some() || self.is_typed),
+            ("prefix_extractor", self.prefix.is_some()),
+        ];
+        if let Some((name, _)) = objects.iter().find(|(_, is_given)| *is_given) {
+            let text = format!("{name}: {reason}");
             return Err(koeldb::Error::invalid_argument(text).into());
         }
         Ok(self.texts)
@@ -169,8 +203,8 @@ fn expect(name: &str, option: &str) -> Outcome<()> {
     Err(PyTypeError::new_err(text).into())
 }
 
-/// Returns the failure of options that the engine refuses: a `TypeError` for an unknown name, as for
-/// other arguments of functions. The engine's text names the nearest one.
+/// Returns the failure of options that the engine refuses: a `TypeError` for an unknown name, as
+/// for other arguments of functions. The engine's text names the nearest one.
 pub(crate) fn refused(failure: impl Into<Failure>) -> Failure {
     let error = match failure.into() {
         Failure::Engine(error) => error,
@@ -229,7 +263,7 @@ fn typed<'a, 'py, T: FromPyObject<'a, 'py>>(
     value.extract().map_err(wrong)
 }
 
-/// Returns the options of a scan.
+/// Returns the options of a read.
 pub(crate) fn scan_options(
     snapshot: Option<&Snapshot>,
     options: Option<&Bound<'_, PyDict>>,
@@ -243,6 +277,13 @@ pub(crate) fn scan_options(
         let flag = || typed::<bool>(&name, &value, "a bool");
         match name.as_str() {
             "fill_cache" => out.fill_cache(flag()?),
+            "ignore_range_deletions" => out.set_ignore_range_deletions(flag()?),
+            "max_skippable_internal_keys" => {
+                out.set_max_skippable_internal_keys(typed(&name, &value, "a number, 0 or more")?)
+            }
+            "pin_data" => out.set_pin_data(flag()?),
+            "tailing" => out.set_tailing(flag()?),
+            "read_tier" => out.set_read_tier(tier(&typed::<String>(&name, &value, "a str")?)?),
             "verify_checksums" => out.set_verify_checksums(flag()?),
             "async_io" => out.set_async_io(flag()?),
             "readahead_size" => {
@@ -252,8 +293,93 @@ pub(crate) fn scan_options(
             "prefix_same_as_start" => out.set_prefix_same_as_start(flag()?),
             _ => {
                 return Err(PyTypeError::new_err(format!(
-                    "unknown option {name} of a scan: the options are fill_cache, verify_checksums, \
-                     async_io, readahead_size, total_order_seek and prefix_same_as_start"
+                    "unknown option {name} of a read: the options are fill_cache, verify_checksums, async_io, \
+                     readahead_size, total_order_seek, prefix_same_as_start, ignore_range_deletions, \
+                     max_skippable_internal_keys, pin_data, tailing and read_tier"
+                ))
+                .into());
+            }
+        };
+    }
+    Ok(out)
+}
+
+/// Returns the sources of a read by their name in RocksDB.
+fn tier(name: &str) -> Outcome<ReadTier> {
+    match name {
+        "kReadAllTier" => Ok(ReadTier::All),
+        "kBlockCacheTier" => Ok(ReadTier::BlockCache),
+        "kPersistedTier" => Ok(ReadTier::Persisted),
+        "kMemtableTier" => Ok(ReadTier::Memtable),
+        _ => Err(PyValueError::new_err(format!(
+            "read_tier={name}: there are kReadAllTier, kBlockCacheTier, kPersistedTier and kMemtableTier"
+        ))
+        .into()),
+    }
+}
+
+/// Returns the options of a manual compaction.
+pub(crate) fn compact_options(options: Option<&Bound<'_, PyDict>>) -> Outcome<CompactRangeOptions> {
+    let mut out = CompactRangeOptions::new();
+    for (name, value) in options.into_iter().flatten() {
+        let name: String = name.extract()?;
+        let flag = || typed(&name, &value, "a bool");
+        match name.as_str() {
+            "exclusive_manual_compaction" => out.set_exclusive_manual_compaction(flag()?),
+            "change_level" => out.set_change_level(flag()?),
+            "target_level" => {
+                out.set_target_level(typed::<Option<u32>>(&name, &value, "a level or None")?)
+            }
+            "bottommost_level_compaction" => out.set_bottommost_level_compaction(bottommost(
+                &typed::<String>(&name, &value, "a str")?,
+            )?),
+            _ => {
+                return Err(PyTypeError::new_err(format!(
+                    "unknown option {name} of a compaction: the options are exclusive_manual_compaction, \
+                     change_level, target_level and bottommost_level_compaction"
+                ))
+                .into());
+            }
+        };
+    }
+    Ok(out)
+}
+
+/// Returns what a compaction does with the last level, by its name in RocksDB.
+fn bottommost(name: &str) -> Outcome<BottommostLevelCompaction> {
+    match name {
+        "kSkip" => Ok(BottommostLevelCompaction::Skip),
+        "kIfHaveCompactionFilter" => Ok(BottommostLevelCompaction::IfHaveCompactionFilter),
+        "kForce" => Ok(BottommostLevelCompaction::Force),
+        "kForceOptimized" => Ok(BottommostLevelCompaction::ForceOptimized),
+        _ => Err(PyValueError::new_err(format!(
+            "bottommost_level_compaction={name}: there are kSkip, kIfHaveCompactionFilter, kForce and \
+             kForceOptimized"
+        ))
+        .into()),
+    }
+}
+
+/// Returns the options of an ingestion of tables.
+pub(crate) fn ingest_options(
+    options: Option<&Bound<'_, PyDict>>,
+) -> Outcome<IngestExternalFileOptions> {
+    let mut out = IngestExternalFileOptions::new();
+    for (name, value) in options.into_iter().flatten() {
+        let name: String = name.extract()?;
+        let on = typed(&name, &value, "a bool")?;
+        match name.as_str() {
+            "move_files" => out.set_move_files(on),
+            "snapshot_consistency" => out.set_snapshot_consistency(on),
+            "allow_global_seqno" => out.set_allow_global_seqno(on),
+            "allow_blocking_flush" => out.set_allow_blocking_flush(on),
+            "ingest_behind" => out.set_ingest_behind(on),
+            "verify_checksums_before_ingest" => out.set_verify_checksums_before_ingest(on),
+            _ => {
+                return Err(PyTypeError::new_err(format!(
+                    "unknown option {name} of an ingestion: the options are move_files, snapshot_consistency, \
+                     allow_global_seqno, allow_blocking_flush, ingest_behind and \
+                     verify_checksums_before_ingest"
                 ))
                 .into());
             }

@@ -9,10 +9,12 @@ use pyo3::pyclass::CompareOp;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
 use crate::arguments::Range;
+use crate::cursor::Cursor;
 use crate::entries::{Items, Keys, Scan, Values, compare_mappings};
 use crate::failure::{Outcome, missing};
 use crate::family::{Family, Reads, answers};
 use crate::process::Held;
+use crate::settings::scan_options;
 
 /// The database as it was when the snapshot was taken: a mapping that does not change.
 ///
@@ -82,18 +84,41 @@ impl Snapshot {
 
 #[pymethods]
 impl Snapshot {
+    /// Returns a position, which moves in both directions between `start` and `stop`.
+    #[pyo3(signature = (start = None, stop = None, *, family = None, **options))]
+    fn cursor(
+        &self,
+        py: Python<'_>,
+        start: Option<&Bound<'_, PyAny>>,
+        stop: Option<&Bound<'_, PyAny>>,
+        family: Option<&Bound<'_, Family>>,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> Outcome<Cursor> {
+        let (family, moment) = (self.family(family), self.moment()?);
+        family.handle_of(self.default.get().plugins())?;
+        family.position(py, Some(&moment.get()?.snapshot), start, stop, options)
+    }
+
     /// Returns the value of a key, or `default` if the key does not exist.
-    #[pyo3(signature = (key, default = None, *, family = None))]
+    #[pyo3(signature = (key, default = None, *, family = None, **options))]
     fn get<'py>(
         &self,
         py: Python<'py>,
         key: &Bound<'py, PyAny>,
         default: Option<Bound<'py, PyAny>>,
         family: Option<&Bound<'py, Family>>,
+        options: Option<&Bound<'py, PyDict>>,
     ) -> Outcome<Option<Bound<'py, PyAny>>> {
-        let found = self
-            .family(family)
-            .value(py, key, &self.moment()?.get()?.reads)?;
+        let (family, moment) = (self.family(family), self.moment()?);
+        let moment = moment.get()?;
+        let found = match options {
+            None => family.value(py, key, &moment.reads)?,
+            Some(_) => {
+                let options = scan_options(Some(&moment.snapshot), options)?;
+                let reads = Held::new(Reads::new(options));
+                family.value(py, key, reads.get()?)?
+            }
+        };
         Ok(found.map(Bound::into_any).or(default))
     }
 

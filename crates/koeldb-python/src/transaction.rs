@@ -97,8 +97,8 @@ impl Transaction {
         Ok(found.map(Bound::into_any).or(default))
     }
 
-    /// Returns the value of a key, or `default`. A write of the key by others before the commit is a
-    /// conflict.
+    /// Returns the value of a key, or `default`. A write of the key by others before the commit is
+    /// a conflict.
     #[pyo3(signature = (key, default = None, *, family = None))]
     fn get_for_update<'py>(
         &self,

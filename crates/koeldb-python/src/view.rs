@@ -78,7 +78,7 @@ impl Memory {
 /// It is a guard of the GIL: while it is held, nothing else reads or writes the bytes.
 pub(crate) struct Buffer<'py> {
     buffer: PyUntypedBuffer,
-    /// Neither `Send` nor `Sync`: it stays with the thread that has the lock.
+    /// Neither `Send` nor `Sync`: it stays with the thread that has the GIL.
     _py: Python<'py>,
 }
 

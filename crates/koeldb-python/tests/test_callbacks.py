@@ -272,3 +272,103 @@ os._exit(0)
         path,
     )
     assert out == "done\n"
+
+
+def test_a_plug_in_cannot_use_the_cursor_batch_or_table_that_calls_it(path):
+    out = run(
+        """
+calls = ()
+def compare(a, b):
+    for call in calls:
+        try:
+            call()
+        except RuntimeError as error:
+            print(error)
+    return (a > b) - (a < b)
+order = koeldb.Comparator("c", compare)
+db = koeldb.Db(path, comparator=order)
+db.update({b"a": b"1", b"b": b"2"})
+cursor, batch = db.cursor(), koeldb.Batch()
+table = koeldb.SstFileWriter(path + ".sst", comparator=order)
+table.put(b"x", b"1")
+batch.put(b"c", b"3")
+for own, work in (
+    (lambda: cursor.valid, lambda: cursor.seek(b"b")),
+    (lambda: len(batch), lambda: db.write(batch)),
+    (lambda: table.file_size, lambda: table.put(b"y", b"2")),
+    (lambda: db.ingest([path]), lambda: db.cursor().seek(b"a")),
+    (db.pause_background_work, lambda: db.cursor().seek(b"a")),
+):
+    calls = (own,)
+    work()
+    calls = ()
+    print("next")
+table.finish()
+db.ingest([path + ".sst"])
+assert list(db) == [b"a", b"b", b"c", b"x", b"y"]
+""",
+        path,
+    )
+    cursor, batch, table, ingest, pause, _ = out.split("next\n")
+    for refused in (cursor, batch, table):
+        assert "in use by a call of this thread" in refused
+    assert "ingest cannot be called" in ingest
+    assert "pause_background_work cannot be called" in pause
+
+
+def test_a_fork_while_a_cursor_and_a_cache_are_in_use(path):
+    run(
+        """
+import os, time
+cache, settings = koeldb.Cache(1 << 20), koeldb.Settings(create_if_missing=True)
+settings.set_block_based_tables(cache=cache)
+limit = koeldb.WriteBufferManager(1 << 20)
+settings.set_write_buffer_manager(limit)
+db = koeldb.Db(path, settings=settings)
+db.update({b"%06d" % number: b"v" * 100 for number in range(20_000)})
+db.flush()
+cursor, snapshot, batch = db.cursor(), db.snapshot(), koeldb.Batch()
+table = koeldb.SstFileWriter(path + ".sst")
+table.put(b"a", b"b")
+is_over = False
+def work():
+    while not is_over:
+        cursor.seek_to_first()
+        while cursor.read(1000):
+            cache.set_capacity(1 << 20)
+thread = threading.Thread(target=work)
+thread.start()
+calls = (
+    lambda: cursor.seek(b"1"), lambda: cursor.valid, lambda: cursor.read(1), cursor.check,
+    lambda: snapshot.cursor(), lambda: snapshot.get(b"1", fill_cache=True),
+    lambda: table.put(b"b", b""), table.finish, lambda: batch.put(b"a", b""), batch.clear,
+    lambda: db.write(batch), lambda: db.key_may_exist(b"1"), lambda: db.get_entity(b"1"),
+    lambda: db.ingest(["1.sst"]), db.live_files, db.pause_background_work,
+    lambda: cache.usage, lambda: cache.set_capacity(5), lambda: limit.usage,
+    lambda: settings.get("comparator"), settings.copy, lambda: settings.set(max_open_files=5),
+    lambda: koeldb.SstFileWriter(path + ".2.sst"), lambda: koeldb.destroy(path, settings),
+)
+for _ in range(10):
+    time.sleep(0.003)
+    child = os.fork()
+    if child == 0:
+        try:
+            for call in calls:
+                try:
+                    call()
+                except RuntimeError as error:
+                    assert "forked" in str(error), error
+                else:
+                    os._exit(1)
+            del cursor, snapshot, batch, table
+        except BaseException as error:
+            print(error, flush=True)
+            os._exit(2)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+is_over = True
+thread.join()
+assert len(db) == 20_000
+""",
+        path,
+    )
