@@ -21,6 +21,9 @@ const WARM: usize = 1000;
 const WARM_GROUP: usize = 40;
 /// Counted rounds.
 const ROUNDS: usize = 33;
+/// Counts of a row that differs from the page: on a loaded machine the threads of a group may meet in the
+/// memtable in most rounds. A cost that has changed differs in every count.
+const ATTEMPTS: usize = 8;
 const MEMBERS: usize = 8;
 
 /// A directory that goes away.
@@ -289,15 +292,27 @@ fn transactions() -> Vec<Row> {
 const BEGIN: &str = "<!-- Generated: REWRITE=1 .ci/counts -->";
 const END: &str = "<!-- End of the generated part -->";
 
+/// Writes a row as the page has it.
+fn line(row: &Row) -> String {
+    let costs = row.costs.map(|count| count.to_string());
+    format!("| {} | {} |", row.name, costs.join(" | "))
+}
+
 /// Writes the table as the page has it.
 fn table(rows: &[Row]) -> String {
     let mut text = format!("| operation | {} |\n|---|", COLUMNS.join(" | "));
     text += &"---|".repeat(COLUMNS.len());
     for row in rows {
-        let costs = row.costs.map(|count| count.to_string());
-        text += &format!("\n| {} | {} |", row.name, costs.join(" | "));
+        text += &format!("\n{}", line(row));
     }
     text
+}
+
+fn count_all() -> Vec<Row> {
+    [puts(), reads(), transactions()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// Every number of the table in `docs/architecture.md` is that of this test. A number that grows fails it,
@@ -305,16 +320,25 @@ fn table(rows: &[Row]) -> String {
 #[test]
 fn operations_touch_as_much_shared_state_as_documented() {
     record::keep_memory();
-    let rows: Vec<Row> = [puts(), reads(), transactions()]
-        .into_iter()
-        .flatten()
-        .collect();
+    let mut rows = count_all();
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/architecture.md");
     let before = std::fs::read_to_string(&page).unwrap();
     let (start, rest) = before.split_once(BEGIN).unwrap();
     let (documented, end) = rest.split_once(END).unwrap();
+    let rewrites = std::env::var_os("REWRITE").is_some();
+    for _ in 1..ATTEMPTS {
+        let is_documented = |row: &Row| documented.lines().any(|known| known == line(row));
+        if rewrites || rows.iter().all(is_documented) {
+            break;
+        }
+        for (row, again) in rows.iter_mut().zip(count_all()) {
+            if !is_documented(row) {
+                *row = again;
+            }
+        }
+    }
     let counted = table(&rows);
-    if std::env::var_os("REWRITE").is_some() {
+    if rewrites {
         std::fs::write(&page, format!("{start}{BEGIN}\n\n{counted}\n\n{END}{end}")).unwrap();
     }
     for row in &rows {
@@ -327,7 +351,7 @@ fn operations_touch_as_much_shared_state_as_documented() {
         }
     }
     assert!(
-        documented.trim() == counted || std::env::var_os("REWRITE").is_some(),
+        documented.trim() == counted || rewrites,
         "docs/architecture.md has other counts; REWRITE=1 .ci/counts writes them"
     );
 }
