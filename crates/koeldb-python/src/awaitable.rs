@@ -1,6 +1,5 @@
 //! Futures of the engine for asyncio: polled by the event loop, woken by the engine's reads.
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +9,7 @@ use pyo3::exceptions::{PyRuntimeError, PyStopIteration};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
-use crate::calls::{Guarded, detached};
+use crate::calls::{Guarded, detached_value};
 use crate::failure::Failure;
 use crate::process::Held;
 
@@ -43,7 +42,7 @@ impl Awaitable {
     }
 }
 
-/// What wakes a task: an asyncio future that it awaits.
+/// The waker of a task: it completes the asyncio future that the task awaits.
 #[derive(Default)]
 struct Wakeup(Mutex<Signal>);
 
@@ -112,8 +111,8 @@ impl Awaitable {
             let pending = pending.get_mut().map_err(PyErr::from)?;
             let wakeup = Arc::new(Wakeup::default());
             let waker = Waker::from(Arc::clone(&wakeup));
-            let polled = detached(py, || {
-                Ok::<_, Infallible>(pending.as_mut().poll(&mut Context::from_waker(&waker)))
+            let polled = detached_value(py, || {
+                pending.as_mut().poll(&mut Context::from_waker(&waker))
             });
             let result = match polled {
                 Ok(Poll::Pending) => None,

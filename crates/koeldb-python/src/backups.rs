@@ -1,13 +1,12 @@
 //! The class `Backups`.
 
-use std::convert::Infallible;
 use std::path::PathBuf;
 
 use koeldb::{BackupEngine, BackupEngineOptions, CreateBackupOptions, RestoreOptions};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
-use crate::calls::detached;
+use crate::calls::{detached, detached_value};
 use crate::database::Db;
 use crate::failure::Outcome;
 use crate::process::{self, Held};
@@ -67,7 +66,7 @@ impl Backups {
         let list = PyList::empty(py);
         let engine = self.engine.get()?;
         // It waits for a backup that another thread makes.
-        for backup in detached(py, || Ok::<_, Infallible>(engine.backups()))? {
+        for backup in detached_value(py, || engine.backups())? {
             let entry = PyDict::new(py);
             entry.set_item("id", backup.backup_id)?;
             entry.set_item("timestamp", backup.timestamp)?;

@@ -7,9 +7,10 @@ use pyo3::prelude::*;
 use crate::arguments::bytes;
 use crate::calls::{Guarded, detached};
 use crate::failure::{Failure, Outcome};
-use crate::family::{Family, Plugins};
+use crate::family::Family;
 use crate::process::Held;
 use crate::settings::write_options;
+use crate::shared::Shared;
 use crate::tables::columns_of;
 
 /// Writes to any column families of a database, which take effect together: all or none.
@@ -29,19 +30,19 @@ pub(crate) struct Batch {
 /// The writes of a batch.
 struct Writes {
     batch: WriteBatch,
-    /// What the families of the database share; `None` before a write to a family that is named.
-    plugins: Option<Plugins>,
+    /// The shared state of the database's families; `None` until a write names a family.
+    shared: Option<Shared>,
 }
 
 impl Batch {
-    pub(crate) fn new(db: koeldb::Db, plugins: Plugins, sync: bool, disable_wal: bool) -> Self {
+    pub(crate) fn new(db: koeldb::Db, shared: Shared, sync: bool, disable_wal: bool) -> Self {
         Batch {
             db: Some(Held::new(db)),
             sync,
             disable_wal,
             writes: Guarded::new(Writes {
                 batch: WriteBatch::new(),
-                plugins: Some(plugins),
+                shared: Some(shared),
             }),
         }
     }
@@ -57,10 +58,8 @@ impl Batch {
         let Some(family) = family.map(Bound::get) else {
             return Ok(write(&mut writes.batch, None)?);
         };
-        let plugins = writes
-            .plugins
-            .get_or_insert_with(|| family.plugins().clone());
-        let family = family.handle_of(plugins)?;
+        let shared = writes.shared.get_or_insert_with(|| family.shared().clone());
+        let family = family.handle_of(shared)?;
         Ok(write(&mut writes.batch, Some(family))?)
     }
 
@@ -68,7 +67,7 @@ impl Batch {
     fn empty(&self, writes: &mut Writes) {
         writes.batch.clear();
         if self.db.is_none() {
-            writes.plugins = None;
+            writes.shared = None;
         }
     }
 
@@ -77,11 +76,11 @@ impl Batch {
         &self,
         py: Python<'_>,
         db: &koeldb::Db,
-        plugins: &Plugins,
+        shared: &Shared,
         options: &WriteOptions,
     ) -> Outcome<()> {
         let mut writes = self.writes.lock(py)?;
-        if writes.plugins.as_ref().is_some_and(|own| !own.is(plugins)) {
+        if writes.shared.as_ref().is_some_and(|own| !own.is(shared)) {
             let text = "the batch has writes to column families of another database";
             return Err(koeldb::Error::invalid_argument(text).into());
         }
@@ -103,7 +102,7 @@ impl Batch {
             disable_wal: false,
             writes: Guarded::new(Writes {
                 batch: WriteBatch::new(),
-                plugins: None,
+                shared: None,
             }),
         }
     }

@@ -2,18 +2,17 @@
 //!
 //! `koeldb.arrays` and `koeldb.arrow` make arrays and record batches of them.
 
-use std::convert::Infallible;
-
 use koeldb::{PinnedSlices, WriteBatch};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::arguments::{Range, buffer};
-use crate::calls::{Guarded, detached};
+use crate::calls::{Guarded, detached, detached_value};
 use crate::chunk::Reader;
 use crate::failure::{Failure, Outcome};
-use crate::family::{Family, NEWEST};
+use crate::family::Family;
 use crate::process::Held;
+use crate::reads::NEWEST;
 use crate::settings::write_options;
 use crate::view::{Buffer, Memory};
 
@@ -210,8 +209,8 @@ fn read(
     // They may change while the GIL is released.
     let bytes = bytes.bytes().to_vec();
     let family = family.get().handle()?;
-    detached(py, || {
-        Ok::<_, Infallible>(family.multi_get_opt(&layout.rows(&bytes), &NEWEST.anywhere))
+    detached_value(py, || {
+        family.multi_get_opt(&layout.rows(&bytes), &NEWEST.anywhere)
     })
 }
 

@@ -5,6 +5,7 @@
 //! wait for the engine's threads. A plug-in's exception is the call's own, or its cause.
 
 use std::cell::{Cell, RefCell};
+use std::convert::Infallible;
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -97,6 +98,17 @@ where
             None => resume_unwind(panic),
         },
     }
+}
+
+/// Runs a call of the engine that cannot fail; see [`detached`].
+///
+/// # Errors
+/// The exception of a plug-in.
+pub(crate) fn detached_value<R: Send>(
+    py: Python<'_>,
+    call: impl FnOnce() -> R + Send,
+) -> Outcome<R> {
+    detached(py, || Ok::<_, Infallible>(call()))
 }
 
 /// A value that one thread uses at a time, which may release the GIL meanwhile.

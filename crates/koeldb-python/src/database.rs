@@ -1,7 +1,6 @@
 //! The class `Db`: a database, which is also its default column family.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -14,12 +13,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
 use crate::batch::Batch;
-use crate::calls::{Guarded, detached, outside};
+use crate::calls::{Guarded, detached, detached_value, outside};
 use crate::failure::Outcome;
-use crate::family::{Family, Plugins};
+use crate::family::Family;
 use crate::process::{self, Held};
 use crate::settings::{Given, refused, seconds, write_options};
 use crate::setup::{Settings, family_options};
+use crate::shared::Shared;
 use crate::snapshot::Snapshot;
 use crate::transaction::Transaction;
 
@@ -87,7 +87,7 @@ impl Db {
     /// Returns the engine's column family of a name.
     fn existing(&self, py: Python<'_>, name: &str) -> Outcome<ColumnFamily> {
         let db = self.db()?;
-        let family = detached(py, || Ok::<_, Infallible>(db.cf_handle(name)))?;
+        let family = detached_value(py, || db.cf_handle(name))?;
         family.ok_or_else(|| {
             let text = format!("there is no column family {name:?}: families() lists them");
             PyKeyError::new_err(text).into()
@@ -135,10 +135,10 @@ impl Db {
                 PyValueError::new_err("load_options and settings exclude each other").into(),
             );
         }
-        let (given, plugins) = (Given::new(options)?, Plugins::default());
-        given.note(&plugins);
+        let (given, shared) = (Given::new(options)?, Shared::default());
+        given.note(&shared);
         let (has_own, mut loaded) = (settings.is_some(), Vec::new());
-        let mut settings = Settings::or_default(settings, &plugins)?;
+        let mut settings = Settings::or_default(settings, &shared)?;
         let create = create_if_missing.unwrap_or(match has_own {
             true => settings.get_create_if_missing(),
             false => !read_only && secondary.is_none(),
@@ -162,7 +162,7 @@ impl Db {
         for (name, options) in families.into_iter().flatten() {
             let place = loaded.iter().position(|(other, _)| *other == name);
             let base = place.map_or_else(Default::default, |place| loaded.swap_remove(place).1);
-            let own = family_options(py, options.as_ref(), base, &plugins)?;
+            let own = family_options(py, options.as_ref(), base, &shared)?;
             loaded.push((name, own));
         }
         let opening = Opening {
@@ -175,7 +175,7 @@ impl Db {
         };
         let db = detached(py, || opening.open(&path))?;
         let number = process::opened(&db);
-        let family = Family::new(db.default_cf().clone(), plugins);
+        let family = Family::new(db.default_cf().clone(), shared);
         let db = Db {
             db: Held::new(db),
             number,
@@ -200,13 +200,13 @@ impl Db {
     /// Returns a column family; raises `KeyError` if there is none of the name.
     fn family(slf: &Bound<'_, Self>, name: &str) -> Outcome<Family> {
         let family = slf.get().existing(slf.py(), name)?;
-        Ok(Family::new(family, slf.as_super().get().plugins().clone()))
+        Ok(Family::new(family, slf.as_super().get().shared().clone()))
     }
 
     /// Returns the names of the column families.
     fn families(&self, py: Python<'_>) -> Outcome<Vec<String>> {
         let db = self.db()?;
-        let families = detached(py, || Ok::<_, Infallible>(db.cf_handles()))?;
+        let families = detached_value(py, || db.cf_handles())?;
         Ok(families
             .iter()
             .map(|family| family.name().to_owned())
@@ -224,12 +224,12 @@ impl Db {
         options: Option<&Bound<'_, PyDict>>,
     ) -> Outcome<Family> {
         let (py, db) = (slf.py(), slf.get().db()?);
-        let (given, plugins) = (Given::new(options)?, slf.as_super().get().plugins());
-        given.note(plugins);
-        let mut options = ColumnFamilyOptions::from(&Settings::or_default(settings, plugins)?);
+        let (given, shared) = (Given::new(options)?, slf.as_super().get().shared());
+        given.note(shared);
+        let mut options = ColumnFamilyOptions::from(&Settings::or_default(settings, shared)?);
         given.change_family(py, &mut options)?;
         let family = detached(py, || db.create_cf(name, &options))?;
-        Ok(Family::new(family, plugins.clone()))
+        Ok(Family::new(family, shared.clone()))
     }
 
     /// Removes a column family and its data; raises `KeyError` if there is none of the name.
@@ -243,19 +243,19 @@ impl Db {
         let db = slf.get().db()?;
         let default = Family::new(
             db.default_cf().clone(),
-            slf.as_super().get().plugins().clone(),
+            slf.as_super().get().shared().clone(),
         );
-        let snapshot = detached(slf.py(), || Ok::<_, Infallible>(db.snapshot()))?;
+        let snapshot = detached_value(slf.py(), || db.snapshot())?;
         Ok(Snapshot::new(snapshot, Py::new(slf.py(), default)?))
     }
 
     /// Begins a batch of writes; `sync` and `disable_wal` are those of `put`, for all of them.
     #[pyo3(signature = (*, sync = false, disable_wal = false))]
     fn batch(slf: &Bound<'_, Self>, sync: bool, disable_wal: bool) -> Outcome<Batch> {
-        let plugins = slf.as_super().get().plugins().clone();
+        let shared = slf.as_super().get().shared().clone();
         Ok(Batch::new(
             slf.get().db()?.clone(),
-            plugins,
+            shared,
             sync,
             disable_wal,
         ))
@@ -269,9 +269,9 @@ impl Db {
         sync: bool,
         disable_wal: bool,
     ) -> Outcome<()> {
-        let (db, plugins) = (slf.get().db()?, slf.as_super().get().plugins());
+        let (db, shared) = (slf.get().db()?, slf.as_super().get().shared());
         let options = write_options(sync, disable_wal);
-        batch.get().write_to(slf.py(), db, plugins, &options)
+        batch.get().write_to(slf.py(), db, shared, &options)
     }
 
     /// Keeps flushes and compactions from starting, and waits for those that run. Flushes and
@@ -317,8 +317,8 @@ impl Db {
         let db = slf.get().db()?;
         let write = write_options(sync, false);
         let transaction = detached(py, || db.transaction_opt(&write, &options))?;
-        let plugins = slf.as_super().get().plugins().clone();
-        Ok(Transaction::new(db.clone(), plugins, transaction))
+        let shared = slf.as_super().get().shared().clone();
+        Ok(Transaction::new(db.clone(), shared, transaction))
     }
 
     /// Writes the buffered write-ahead log to the operating system, and with `sync` to the device:
@@ -383,7 +383,7 @@ impl Db {
         Ok(())
     }
 
-    /// What a notebook shows: the levels of each column family, as a table and a picture.
+    /// Returns the HTML that a notebook shows: the levels of each family, as a table and a picture.
     fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         slf.py()
             .import("koeldb.levels")?
@@ -458,7 +458,7 @@ pub(crate) fn list_families(py: Python<'_>, path: PathBuf) -> Outcome<Vec<String
 #[pyfunction]
 pub(crate) fn ldb(py: Python<'_>, words: Vec<String>) -> Outcome<bool> {
     process::check()?;
-    let status = detached(py, || Ok::<_, Infallible>(koeldb_tools::ldb::run(&words)))?;
+    let status = detached_value(py, || koeldb_tools::ldb::run(&words))?;
     Ok(status == ExitCode::SUCCESS)
 }
 
@@ -472,7 +472,7 @@ pub(crate) fn destroy(
     settings: Option<&Bound<'_, Settings>>,
 ) -> Outcome<()> {
     process::check()?;
-    let options = Settings::or_default(settings, &Plugins::default())?;
+    let options = Settings::or_default(settings, &Shared::default())?;
     detached(py, || koeldb::Db::destroy(&options, path))
 }
 
@@ -486,7 +486,7 @@ pub(crate) fn repair(
     settings: Option<&Bound<'_, Settings>>,
 ) -> Outcome<String> {
     process::check()?;
-    let options = Settings::or_default(settings, &Plugins::default())?;
+    let options = Settings::or_default(settings, &Shared::default())?;
     let report = detached(py, || koeldb::Db::repair(&options, path))?;
     Ok(format!("{report:?}"))
 }

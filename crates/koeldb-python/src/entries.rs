@@ -1,19 +1,17 @@
 //! Views of keys, values and entries in a range, and their iterators.
 
-use std::convert::Infallible;
-
 use koeldb::{ColumnFamily, ReadOptions};
 use pyo3::prelude::*;
 use pyo3::pyclass::CompareOp;
 use pyo3::types::{PyBytes, PyDict, PySet, PyTuple};
 
 use crate::arguments::{Range, owned};
-use crate::calls::{Guarded, detached};
+use crate::calls::{Guarded, detached, detached_value};
 use crate::chunk::{Chunk, Reader};
 use crate::failure::{Failure, Outcome};
 use crate::process::Held;
 
-/// What a scan yields.
+/// The items of a scan.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum What {
     Keys,
@@ -53,11 +51,11 @@ impl Scan {
         has_values: bool,
     ) -> Outcome<Held<Reader>> {
         let (family, options) = (self.family.get()?, self.options.get()?);
-        detached(py, || {
+        detached_value(py, || {
             let mut cursor = family.cursor_opt(options);
             cursor.set_range(self.range.clone());
             let reader = Reader::new(cursor, reverse, has_values);
-            Ok::<_, Infallible>(Held::new(reader))
+            Held::new(reader)
         })
     }
 

@@ -2,12 +2,9 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use koeldb::{ColumnFamily, ErrorKind, PinnedSlices, ReadOptions, ReadTier, WriteBatch};
+use koeldb::{ColumnFamily, ErrorKind, PinnedSlices, ReadOptions, WriteBatch};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pyclass::CompareOp;
@@ -15,87 +12,18 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
 use crate::arguments::{Range, bytes, owned, stable};
 use crate::awaitable::Awaitable;
-use crate::calls::{detached, is_in_plug_in, outside};
+use crate::calls::{detached, detached_value, outside};
 use crate::cursor::{Cursor, pairs};
 use crate::entries::{Items, Keys, Scan, Values, compare_mappings};
 use crate::failure::{Failure, Outcome, missing};
 use crate::process::Held;
+use crate::reads::{NEWEST, Reads};
 use crate::settings::{
     Given, compact_options, ingest_options, optional, refused, scan_options, write_options,
 };
+use crate::shared::Shared;
 use crate::tables::columns_of;
 use crate::view::Memory;
-
-/// The options of reads of the newest versions.
-pub(crate) static NEWEST: LazyLock<Reads> = LazyLock::new(|| Reads::new(ReadOptions::new()));
-
-/// The options of reads at one moment: now, or a snapshot.
-pub(crate) struct Reads {
-    pub(crate) anywhere: ReadOptions,
-    /// For reads of memory alone, which keep the GIL: to release it takes longer than the read.
-    in_memory: ReadOptions,
-}
-
-impl Reads {
-    pub(crate) fn new(anywhere: ReadOptions) -> Self {
-        let mut in_memory = anywhere.clone();
-        in_memory.set_read_tier(ReadTier::BlockCache);
-        Reads {
-            anywhere,
-            in_memory,
-        }
-    }
-}
-
-/// Whether plug-ins of a database are written in Python: the interpreter then runs inside of the
-/// engine, which never has the GIL. Each open database has its own, which its families share.
-#[derive(Clone, Default)]
-pub(crate) struct Plugins(Arc<Shared>);
-
-/// What the families of an open database share.
-#[derive(Default)]
-struct Shared {
-    has_plug_ins: AtomicBool,
-    /// Held by an atomic update of a database without transactions.
-    update: Mutex<()>,
-}
-
-impl Plugins {
-    pub(crate) fn add(&self) {
-        self.0.has_plug_ins.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether both are those of one open database.
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-
-    pub(crate) fn exist(&self) -> bool {
-        self.0.has_plug_ins.load(Ordering::Relaxed)
-    }
-
-    /// Runs an atomic update: in a transaction, or alone where there are none, as in a database
-    /// with `ttl`.
-    fn update<R>(
-        &self,
-        mut with: impl FnMut() -> koeldb::Result<R>,
-        without: impl FnOnce() -> koeldb::Result<R>,
-    ) -> koeldb::Result<R> {
-        loop {
-            match with() {
-                // Each conflict is a write of another thread that is done.
-                Err(error) if matches!(error.kind(), ErrorKind::Busy | ErrorKind::TryAgain) => {}
-                Err(error) if error.kind() == ErrorKind::NotSupported => break,
-                done => return done,
-            }
-        }
-        // A plug-in may run inside of an update.
-        let update = &self.0.update;
-        let _alone =
-            (!is_in_plug_in()).then(|| update.lock().unwrap_or_else(PoisonError::into_inner));
-        without()
-    }
-}
 
 /// A column family: a sorted mapping from bytes to bytes, on disk.
 ///
@@ -103,14 +31,14 @@ impl Plugins {
 #[pyclass(module = "koeldb", subclass, frozen)]
 pub(crate) struct Family {
     family: Held<ColumnFamily>,
-    plugins: Plugins,
+    shared: Shared,
 }
 
 impl Family {
-    pub(crate) fn new(family: ColumnFamily, plugins: Plugins) -> Self {
+    pub(crate) fn new(family: ColumnFamily, shared: Shared) -> Self {
         Family {
             family: Held::new(family),
-            plugins,
+            shared,
         }
     }
 
@@ -119,17 +47,17 @@ impl Family {
         self.family.get()
     }
 
-    /// Returns the engine's column family, if it belongs to the database with these plug-ins.
-    pub(crate) fn handle_of(&self, plugins: &Plugins) -> Outcome<&ColumnFamily> {
-        if !self.plugins.is(plugins) {
+    /// Returns the engine's column family, if it belongs to the database with this shared state.
+    pub(crate) fn handle_of(&self, shared: &Shared) -> Outcome<&ColumnFamily> {
+        if !self.shared.is(shared) {
             let text = "the column family belongs to another database";
             return Err(koeldb::Error::invalid_argument(text).into());
         }
         self.handle()
     }
 
-    pub(crate) fn plugins(&self) -> &Plugins {
-        &self.plugins
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
     }
 
     /// Reads memory alone, with the GIL. Returns `None` if the answer needs I/O, or a plug-in in
@@ -139,7 +67,7 @@ impl Family {
         reads: &Reads,
         read: impl FnOnce(&ColumnFamily, &ReadOptions) -> koeldb::Result<R>,
     ) -> Outcome<Option<R>> {
-        if self.plugins.exist() {
+        if self.shared.has_plug_ins() {
             return Ok(None);
         }
         match read(self.handle()?, &reads.in_memory) {
@@ -205,10 +133,10 @@ impl Family {
         let options = Held::new(scan_options(snapshot, options)?);
         let (family, range) = (self.handle()?, Range::new(start, stop, None)?);
         let options = options.get()?;
-        let cursor = detached(py, || {
+        let cursor = detached_value(py, || {
             let mut cursor = family.cursor_opt(options);
             cursor.set_range(range);
-            Ok::<_, Infallible>(Held::new(cursor))
+            Held::new(cursor)
         })?;
         Ok(Cursor::new(cursor))
     }
@@ -232,7 +160,7 @@ impl Family {
             }
             Ok(old)
         };
-        let old = detached(py, || self.plugins.update(with, without))?;
+        let old = detached(py, || self.shared.update(with, without))?;
         Ok(optional(py, old.as_deref()))
     }
 
@@ -273,9 +201,7 @@ pub(crate) fn multi_get(
     let keys: Vec<Bound<'_, PyAny>> = keys.try_iter()?.collect::<PyResult<_>>()?;
     let keys: Vec<Cow<'_, [u8]>> = keys.iter().map(stable).collect::<Outcome<_>>()?;
     let family = family.handle()?;
-    detached(py, || {
-        Ok::<_, Infallible>(family.multi_get_opt(&keys, options))
-    })
+    detached_value(py, || family.multi_get_opt(&keys, options))
 }
 
 /// Returns the values of the keys of an iterable as a list.
@@ -565,7 +491,7 @@ impl Family {
             }
             Ok(old)
         };
-        let old = detached(py, || self.plugins.update(with, without))?;
+        let old = detached(py, || self.shared.update(with, without))?;
         Ok(match optional(py, old.as_deref()) {
             Some(old) => old.into_any(),
             None => default.clone(),
@@ -604,7 +530,7 @@ impl Family {
             }
             Ok(first)
         };
-        let first = detached(py, || self.plugins.update(|| family.pop_first(), without))?;
+        let first = detached(py, || self.shared.update(|| family.pop_first(), without))?;
         let Some((key, value)) = first else {
             return Err(pyo3::exceptions::PyKeyError::new_err("the column family is empty").into());
         };
@@ -775,7 +701,7 @@ impl Family {
     fn live_files<'py>(&self, py: Python<'py>) -> Outcome<Bound<'py, PyList>> {
         let family = self.handle()?;
         let list = PyList::empty(py);
-        for file in detached(py, || Ok::<_, Infallible>(family.live_files()))? {
+        for file in detached_value(py, || family.live_files())? {
             let entry = PyDict::new(py);
             entry.set_item("name", file.name)?;
             entry.set_item("family", file.column_family)?;

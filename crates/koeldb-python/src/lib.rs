@@ -4,6 +4,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `database`, `family` | the classes `Db` and `Family`; a `Db` is its default column family |
+//! | `shared`, `reads` | the state that families of a database share; options of point reads |
 //! | `entries`, `chunk` | views and iterators, which read ahead in chunks without the GIL |
 //! | `cursor` | positions that move in both directions |
 //! | `tables` | tables that are built outside of a database |
@@ -45,8 +46,10 @@ mod family;
 mod order;
 mod plugins;
 mod process;
+mod reads;
 mod settings;
 mod setup;
+mod shared;
 mod snapshot;
 mod tables;
 mod transaction;

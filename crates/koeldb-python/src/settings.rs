@@ -9,9 +9,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 
 use crate::failure::{Failure, Outcome};
-use crate::family::Plugins;
 use crate::order::{MaxLenPrefix, TypedOrder};
 use crate::plugins::{Comparator, MergeOperator};
+use crate::shared::Shared;
 
 /// Options that are given as objects of this module.
 #[derive(Default)]
@@ -125,9 +125,9 @@ impl Given {
     }
 
     /// Notes whether there are plug-ins in Python.
-    pub(crate) fn note(&self, plugins: &Plugins) {
+    pub(crate) fn note(&self, shared: &Shared) {
         if self.merge_operator.is_some() || self.comparator.is_some() {
-            plugins.add();
+            shared.add_plug_in();
         }
     }
 

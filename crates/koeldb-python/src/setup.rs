@@ -1,31 +1,30 @@
 //! Options as objects: the classes `Settings`, `Cache` and `WriteBufferManager`.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::path::PathBuf;
 
 use koeldb::{BlockBasedOptions, ColumnFamilyOptions, ConfigOptions, DbPath, Options};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::calls::{Guard, Guarded, detached};
+use crate::calls::{Guard, Guarded, detached, detached_value};
 use crate::failure::Outcome;
-use crate::family::Plugins;
 use crate::process::{self, Held};
 use crate::settings::{Given, refused};
+use crate::shared::Shared;
 
 /// Options of databases and column families, by RocksDB's names, which several opens can share.
 #[pyclass(module = "koeldb", frozen)]
 pub(crate) struct Settings {
     options: Guarded<Options>,
-    plugins: Plugins,
+    shared: Shared,
 }
 
 impl Settings {
     fn of(options: Options) -> Self {
         Settings {
             options: Guarded::new(options),
-            plugins: Plugins::default(),
+            shared: Shared::default(),
         }
     }
 
@@ -35,9 +34,9 @@ impl Settings {
     }
 
     /// Returns a copy of the options, and notes whether there are plug-ins in Python.
-    pub(crate) fn options(&self, py: Python<'_>, plugins: &Plugins) -> Outcome<Options> {
-        if self.plugins.exist() {
-            plugins.add();
+    pub(crate) fn options(&self, py: Python<'_>, shared: &Shared) -> Outcome<Options> {
+        if self.shared.has_plug_ins() {
+            shared.add_plug_in();
         }
         Ok(self.lock(py)?.clone())
     }
@@ -45,10 +44,10 @@ impl Settings {
     /// Returns the options of an argument that may be left out.
     pub(crate) fn or_default(
         settings: Option<&Bound<'_, Self>>,
-        plugins: &Plugins,
+        shared: &Shared,
     ) -> Outcome<Options> {
         match settings {
-            Some(settings) => settings.get().options(settings.py(), plugins),
+            Some(settings) => settings.get().options(settings.py(), shared),
             None => Ok(Options::new()),
         }
     }
@@ -97,7 +96,7 @@ impl Settings {
         let mut own = self.lock(py)?;
         let mut changed = own.clone();
         given.change(py, &mut changed)?;
-        given.note(&self.plugins);
+        given.note(&self.shared);
         let old = std::mem::replace(&mut *own, changed);
         drop(own);
         // A plug-in that is replaced may run Python when it goes.
@@ -114,8 +113,8 @@ impl Settings {
     /// Returns a copy, which can be changed on its own.
     fn copy(&self, py: Python<'_>) -> Outcome<Self> {
         let settings = Settings::of(self.lock(py)?.clone());
-        if self.plugins.exist() {
-            settings.plugins.add();
+        if self.shared.has_plug_ins() {
+            settings.shared.add_plug_in();
         }
         Ok(settings)
     }
@@ -210,18 +209,18 @@ pub(crate) fn family_options(
     py: Python<'_>,
     given: Option<&Bound<'_, PyAny>>,
     base: ColumnFamilyOptions,
-    plugins: &Plugins,
+    shared: &Shared,
 ) -> Outcome<ColumnFamilyOptions> {
     let Some(given) = given else {
         return Ok(base);
     };
     if let Ok(settings) = given.cast::<Settings>() {
         return Ok(ColumnFamilyOptions::from(
-            &settings.get().options(py, plugins)?,
+            &settings.get().options(py, shared)?,
         ));
     }
     let given = Given::new(Some(given.cast::<PyDict>().map_err(PyErr::from)?))?;
-    given.note(plugins);
+    given.note(shared);
     let mut own = base;
     given.change_family(py, &mut own)?;
     Ok(own)
@@ -235,7 +234,7 @@ impl Cache {
     /// Runs a call without the GIL, which waits for other users of the cache.
     fn run<R: Send>(&self, py: Python<'_>, call: fn(&koeldb::Cache) -> R) -> Outcome<R> {
         let cache = self.0.get()?;
-        detached(py, || Ok::<_, Infallible>(call(cache)))
+        detached_value(py, || call(cache))
     }
 }
 
@@ -261,9 +260,8 @@ impl Cache {
     /// Changes the capacity.
     fn set_capacity(&self, py: Python<'_>, capacity: u64) -> Outcome<()> {
         let cache = self.0.get()?;
-        detached(py, || {
+        detached_value(py, || {
             cache.set_capacity(capacity);
-            Ok::<_, Infallible>(())
         })
     }
 
@@ -309,18 +307,16 @@ impl WriteBufferManager {
     /// Changes the limit.
     fn set_buffer_size(&self, py: Python<'_>, bytes: u64) -> Outcome<()> {
         let manager = self.0.get()?;
-        detached(py, || {
+        detached_value(py, || {
             manager.set_buffer_size(bytes);
-            Ok::<_, Infallible>(())
         })
     }
 
     /// Sets whether writes wait above the limit.
     fn set_allow_stall(&self, py: Python<'_>, allow_stall: bool) -> Outcome<()> {
         let manager = self.0.get()?;
-        detached(py, || {
+        detached_value(py, || {
             manager.set_allow_stall(allow_stall);
-            Ok::<_, Infallible>(())
         })
     }
 

@@ -12,8 +12,9 @@ use crate::arguments::Range;
 use crate::cursor::Cursor;
 use crate::entries::{Items, Keys, Scan, Values, compare_mappings};
 use crate::failure::{Outcome, missing};
-use crate::family::{Family, Reads, answers};
+use crate::family::{Family, answers};
 use crate::process::Held;
+use crate::reads::Reads;
 use crate::settings::scan_options;
 
 /// The database as it was when the snapshot was taken: a mapping that does not change.
@@ -28,7 +29,7 @@ pub(crate) struct Snapshot {
     default: Py<Family>,
 }
 
-/// What is read at a snapshot.
+/// The snapshot, and the options of reads at it.
 struct Moment {
     snapshot: koeldb::Snapshot,
     reads: Reads,
@@ -95,7 +96,7 @@ impl Snapshot {
         options: Option<&Bound<'_, PyDict>>,
     ) -> Outcome<Cursor> {
         let (family, moment) = (self.family(family), self.moment()?);
-        family.handle_of(self.default.get().plugins())?;
+        family.handle_of(self.default.get().shared())?;
         family.position(py, Some(&moment.get()?.snapshot), start, stop, options)
     }
 

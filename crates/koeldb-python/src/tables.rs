@@ -10,10 +10,10 @@ use pyo3::types::PyDict;
 use crate::arguments::stable;
 use crate::calls::{Guarded, detached};
 use crate::failure::{Failure, Outcome};
-use crate::family::Plugins;
 use crate::process::{self, Held};
 use crate::settings::Given;
 use crate::setup::Settings;
+use crate::shared::Shared;
 
 /// A writer of a table file, from keys in their order, which `Db.ingest` adds to a database.
 ///
@@ -70,7 +70,7 @@ impl SstFileWriter {
     ) -> Outcome<Self> {
         process::check()?;
         let mut own =
-            ColumnFamilyOptions::from(&Settings::or_default(settings, &Plugins::default())?);
+            ColumnFamilyOptions::from(&Settings::or_default(settings, &Shared::default())?);
         Given::new(options)?.change_family(py, &mut own)?;
         let writer = detached(py, || {
             koeldb::SstFileWriter::create(&own, path).map(Held::new)

@@ -1,20 +1,19 @@
 //! The class `Transaction`: reads and writes that take effect together, or fail after a conflict.
 
-use std::convert::Infallible;
-
 use koeldb::{ColumnFamily, ReadOptions};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::arguments::{owned, stable};
-use crate::calls::{Guarded, detached};
+use crate::calls::{Guarded, detached, detached_value};
 use crate::chunk::Reader;
 use crate::entries::{Entries, What};
 use crate::failure::{Failure, Outcome, missing};
-use crate::family::{Family, Plugins};
+use crate::family::Family;
 use crate::process::Held;
 use crate::settings::optional;
+use crate::shared::Shared;
 
 /// Reads and writes that take effect together, or fail after a conflict with others.
 ///
@@ -29,15 +28,15 @@ pub(crate) struct Transaction {
     db: Held<koeldb::Db>,
     /// `None` after a commit or rollback.
     transaction: Guarded<Option<Held<koeldb::Transaction>>>,
-    plugins: Plugins,
+    shared: Shared,
 }
 
 impl Transaction {
-    pub(crate) fn new(db: koeldb::Db, plugins: Plugins, transaction: koeldb::Transaction) -> Self {
+    pub(crate) fn new(db: koeldb::Db, shared: Shared, transaction: koeldb::Transaction) -> Self {
         Transaction {
             db: Held::new(db),
             transaction: Guarded::new(Some(Held::new(transaction))),
-            plugins,
+            shared,
         }
     }
 
@@ -49,7 +48,7 @@ impl Transaction {
         call: impl FnOnce(&mut koeldb::Transaction, &ColumnFamily) -> koeldb::Result<R> + Send,
     ) -> Outcome<R> {
         let family = match family {
-            Some(family) => family.get().handle_of(&self.plugins)?,
+            Some(family) => family.get().handle_of(&self.shared)?,
             None => self.db.get()?.default_cf(),
         };
         let mut transaction = self.transaction.lock(py)?;
@@ -213,9 +212,8 @@ impl Transaction {
     /// Discards all writes.
     fn rollback(&self, py: Python<'_>) -> Outcome<()> {
         let transaction = self.take(py)?.take()?;
-        detached(py, || {
+        detached_value(py, || {
             transaction.rollback();
-            Ok::<_, Infallible>(())
         })
     }
 

@@ -19,7 +19,7 @@ use crate::failure::Outcome;
 #[pyclass(module = "koeldb", frozen)]
 pub(crate) struct Memory(Owner);
 
-/// What has the bytes.
+/// The owner of the bytes.
 enum Owner {
     Pinned(PinnedSlice),
     Column(Vec<u8>),
